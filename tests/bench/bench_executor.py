@@ -22,8 +22,9 @@ from uuid import uuid4
 
 import msgspec
 
+from cotenant.domain.qos import KubeQoS
 from cotenant_node_executor.targets.cgroup.hierarchy import read_hierarchies
-from cotenant_node_executor.targets.cgroup.paths import KubeQoS, Layout
+from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver
 from cotenant_node_executor.targets.interface import CgroupVersion
 from tests.benched_server import run_as_root
 from tests.builders import container, pod_document
@@ -143,7 +144,7 @@ class Measurement:
         uid = str(uuid4())
         if self.tree is not None:
             quota_us = 2_000 if service else None
-            qos = KubeQoS.BURSTABLE if service else KubeQoS.BESTEFFORT
+            qos = KubeQoS.BURSTABLE if service else KubeQoS.BEST_EFFORT
             await asyncio.to_thread(self._begin, self.tree.pod(uid, qos, quota_us=quota_us), quota_us)
         return await self.harness.place(pod, uid)
 
@@ -195,7 +196,7 @@ async def measure(url: str) -> None:
     group = OwnGroup(f"{harness.base}-executor")
     tree = None
     if "kubelet" in sys.argv[1:]:
-        tree = KubeletTree(harness.base, Layout.SYSTEMD, "containerd", harness.folder / "containers")
+        tree = KubeletTree(harness.base, KubeletCgroupDriver.SYSTEMD, "containerd", harness.folder / "containers")
     measured = Measurement(harness, group, tree)
     try:
         measured.start()

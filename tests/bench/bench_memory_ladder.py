@@ -30,7 +30,7 @@ from msgspec import Struct
 from cotenant.events.node.execution import Execution
 from cotenant_node_executor.targets.cgroup.driver import open_driver
 from cotenant_node_executor.targets.cgroup.tree import read_file
-from cotenant_node_executor.targets.interface import UNLIMITED, CgroupDriver, CgroupVersion, Knob
+from cotenant_node_executor.targets.interface import UNLIMITED_TEXT, CgroupDriver, CgroupVersion, Knob
 from tests.benched_server import run_as_root
 from tests.integration.node_executor.executor_harness import NODE, Harness, pod_manifest
 
@@ -210,9 +210,9 @@ class Ladder:
         await harness.wait("no groups of pods are left", lambda: not self._left())
         await harness.wait("placing goes on", lambda: not harness.statuses() or not harness.statuses()[-1].memory_pressure)
         high = self._driver.read("besteffort", Knob.MEMORY_HIGH)
-        if high is not None and high != UNLIMITED and self._driver.version is CgroupVersion.V2:
+        if high is not None and high != UNLIMITED_TEXT and self._driver.version is CgroupVersion.V2:
             await harness.wait(
-                "no bound is left", lambda: self._driver.read("besteffort", Knob.MEMORY_HIGH) == UNLIMITED
+                "no bound is left", lambda: self._driver.read("besteffort", Knob.MEMORY_HIGH) == UNLIMITED_TEXT
             )
         if pids := self._driver.pids(""):
             found.wrong.append(f"processes are left: {pids}")

@@ -20,7 +20,7 @@ from cotenant_console.api.client import Document
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from cotenant_node_executor.simulated.participant import NodeParticipant
 from cotenant_verification.simulate.api import SimulatedGateway
-from cotenant_verification.simulate.cluster_run import SERVICES
+from cotenant_verification.simulate.cluster_run import SIMULATED_SERVICES
 from cotenant_verification.simulate.participants import participant
 from tests.builders import pod_document
 
@@ -40,7 +40,7 @@ def measure(nodes: int) -> None:
     world = World(seed=1, hop=timedelta(milliseconds=20))
     gateway = SimulatedGateway()
     world.add(gateway)
-    for service in SERVICES:
+    for service in SIMULATED_SERVICES:
         world.add(participant(service, gateway))
     world.run_until(START + timedelta(seconds=1))
     for index in range(nodes):

@@ -479,6 +479,21 @@ def test_a_full_batch_is_one_of_several_and_the_next_one_does_not_wait() -> None
     assert cycle.propose(NOW + timedelta(seconds=1)) is None, "that one was not full"
 
 
+def test_what_fills_a_batch_is_not_held_back_though_nothing_in_it_is_urgent() -> None:
+    bench, cycle = paced(lambda event: False)
+    bench.store(*(metric(f"n{number}", 1) for number in range(899)))
+    bench.deliver(cycle)
+    assert cycle.propose(NOW) is None
+    bench.store(metric("n899", 1))
+    bench.deliver(cycle)
+    batch = proposed(cycle)
+    assert len(batch.events) == 1 + 900
+    assert bench.settle(cycle, batch)
+    bench.store(metric("a", 2))
+    bench.deliver(cycle)
+    assert bench.settle(cycle, proposed(cycle)), "the rest of what fills several batches does not wait either"
+
+
 def test_a_clock_that_was_set_back_does_not_stretch_the_pace() -> None:
     bench, cycle = paced()
     bench.store(metric("a", 2))

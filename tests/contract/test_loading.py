@@ -16,7 +16,7 @@ from cotenant.log.contract import LOG, MAX_BATCH, Behind, NoAnswer, Refused, Sto
 from cotenant.log.nats import snapshot as snapshots
 from cotenant.log.nats.jetstream import Subjects
 from cotenant.log.nats.log import connect
-from cotenant.log.nats.snapshot import Snapshot
+from cotenant.log.nats.snapshot import StreamSnapshot
 from cotenant.runtime.follower import Follower
 from cotenant.runtime.incarnations import LoadingIncarnation
 from cotenant.runtime.reading import Reading
@@ -111,14 +111,14 @@ async def test_a_replica_that_is_behind_is_asked_again(nats_server: NatsServer, 
         await store(log, [metric(f"m{number:03}", 1) for number in range(100)])
         asked: list[str] = []
 
-        async def relay(snapshot: Snapshot, subjects: list[str], client: object = log.client) -> object:
+        async def relay(snapshot: StreamSnapshot, subjects: list[str], client: object = log.client) -> object:
             """The first gets go to the replica, as they could in a cluster."""
             asked.append(subjects[0])
             monkeypatch.setattr(snapshot, "_client", behind.client if len(asked) <= 3 else client)
             return await ask(snapshot, subjects)
 
-        ask = Snapshot._ask
-        monkeypatch.setattr(Snapshot, "_ask", relay)
+        ask = StreamSnapshot._ask
+        monkeypatch.setattr(StreamSnapshot, "_ask", relay)
         reader = await log.follow(LOG, ["metrics.*"])
         state: dict[str, tuple[int, int]] = {}
         async with asyncio.timeout(WAIT_SECONDS):
@@ -193,7 +193,7 @@ async def test_no_subject_that_stays_is_missed_between_pages(
 ) -> None:
     monkeypatch.setattr(snapshots, "PAGE_OVERLAP", 3)
     pages = PagedSubjects(ends)
-    snapshot = Snapshot(None, LOG, (">",))  # type: ignore[arg-type]
+    snapshot = StreamSnapshot(None, LOG, (">",))  # type: ignore[arg-type]
     snapshot._api = pages  # type: ignore[assignment]
     listed = await snapshot._list(">")
     assert set(listed) >= set(pages.subjects_held)

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 
-from cotenant.engine.definition import Definition
+from cotenant.engine.definition import ServiceDefinition
 from cotenant.engine.replay import verify
 from cotenant.events import CommitRefused, Event, NodeMetricComputed, NodeResources
 from cotenant.log.contract import EXECUTION, HISTORY, LOG, NoAnswer, Refused, Stored, Write
@@ -53,7 +53,7 @@ class Running:
     """A toy service in a task."""
 
     def __init__(
-        self, log: NatsLog, replica: str, definition: Definition = TOY, clock: Callable[[], datetime] = utc_now
+        self, log: NatsLog, replica: str, definition: ServiceDefinition = TOY, clock: Callable[[], datetime] = utc_now
     ) -> None:
         self.service = DecidingService(definition, ToyConfig(), toy_identity(replica), log, None, clock)
         self.task = asyncio.ensure_future(self.service.run())

@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from cotenant.engine.commit import Identity
-from cotenant.engine.definition import Definition
+from cotenant.engine.definition import ServiceDefinition
 from cotenant.events import Event, NodeMetricComputed, NodeResources
 from cotenant.events.node.metrics import Usage
 from cotenant.model.subjects import metrics_subject, resources_subject
@@ -113,7 +113,7 @@ class AssumingToyCore(ToyCore):
         self.assumed = []
 
 
-TOY = Definition(
+TOY = ServiceDefinition(
     name="toy",
     core_version="1",
     filters=("metrics.*", "node.*.resources"),

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
-from cotenant.engine.definition import Definition
+from cotenant.engine.definition import ServiceDefinition
 from cotenant.engine.last_messages import LastMessages
 from cotenant.events.envelope import (
     WHOLE,
@@ -116,7 +116,7 @@ def answer(events: Sequence[Event]) -> list[tuple[str, bytes, tuple[str, ...], b
 class Deciding:
     """A deciding service's core, by its definition."""
 
-    def __init__(self, definition: Definition) -> None:
+    def __init__(self, definition: ServiceDefinition) -> None:
         self.definition = definition
         self.filters = (*definition.filters, *definition.usage_filters)
         self.journal = Journal(MessageDecoders(definition.views))
@@ -234,7 +234,7 @@ class Copilot:
         assert answer(self._facts(fresh, now)) == answer(self._facts(self.core, now))
 
 
-def _deciding(definition: Definition) -> Callable[[], Any]:
+def _deciding(definition: ServiceDefinition) -> Callable[[], Any]:
     return lambda: Deciding(definition)
 
 

@@ -23,7 +23,7 @@ from cotenant.kinds.registry import REGISTRY
 from cotenant.log.plans import Outcome, Plan, Written
 from cotenant_gateway.http.tables import TableFormat, table
 from cotenant_gateway.loop.duties import Cadence, Duties
-from cotenant_gateway.loop.requests import Requests
+from cotenant_gateway.loop.requests import WriteRequests
 from cotenant_gateway.loop.steps import MoveOn, Request, Store
 from cotenant_gateway.planning.deletions import DeletionRequest
 from cotenant_gateway.planning.updates import PATCH_TYPES
@@ -53,7 +53,7 @@ class Gateway:
         self.now = NOW
         self.folded = 0
         uids = count(1)
-        self.requests = Requests(lambda: self.core, lambda: self.now, lambda: f"new-{next(uids)}", lambda: "abcde", 3)
+        self.requests = WriteRequests(lambda: self.core, lambda: self.now, lambda: f"new-{next(uids)}", lambda: "abcde", 3)
         self.duties = Duties(lambda: self.core, lambda: f"made-{next(uids)}", Cadence(None))
         self.budgets = Duties(lambda: self.core, lambda: f"made-{next(uids)}", Cadence(NOW - NOW, after_folds=True))
         for plans in self.duties.built_ins(NOW):

@@ -7,7 +7,7 @@
 #   GUEST_ARGS, GUEST_LIMIT    more QEMU arguments (a later -smp wins); seconds until the guest is given up (1800)
 #   GUEST_CACHE                where the kernel and the initrd are kept (build/guest)
 #
-# 125: the guest gave no result.  126: a tool is missing, and which.
+# 124: the guest was given up at GUEST_LIMIT, with what it had printed.  125: it gave no result.  126: a tool is missing, and which.
 set -e
 
 missing=
@@ -78,10 +78,17 @@ timeout -k 5 "${GUEST_LIMIT:-1800}" qemu-system-x86_64 -M pc -accel tcg,thread=s
   -kernel "$cache/vmlinuz" -initrd "$cache/initrd.gz" -device virtio-rng-pci \
   -append "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off nokaslr init_on_alloc=0 audit=0 ${SYSTEMD:+mode=systemd}" \
   -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
-  -virtfs "local,path=$out,mount_tag=out,security_model=none" $GUEST_ARGS < /dev/null > "$out/qemu" 2>&1 || true
+  -virtfs "local,path=$out,mount_tag=out,security_model=none" $GUEST_ARGS < /dev/null > "$out/qemu" 2>&1 && ended=0 || ended=$?
 
 if [ ! -s "$out/code" ]; then
   cat "$out/log" 2> /dev/null || true
+  case $ended in
+    124 | 137)
+      echo "guest: given up after ${GUEST_LIMIT:-1800} s; the last of its console:" >&2
+      tail -n 20 "$out/console" >&2 || true
+      exit 124
+      ;;
+  esac
   echo "guest: no result; the last of its console:" >&2
   tail -n 20 "$out/qemu" "$out/console" >&2 || true
   exit 125

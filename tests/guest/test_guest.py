@@ -65,7 +65,8 @@ def _compiled() -> None:
 def boot(layout: str, disk: Path) -> subprocess.CompletedProcess[str]:
     python = Path(sys.executable).relative_to(ROOT) if sys.executable.startswith(str(ROOT)) else sys.executable
     chosen = LAYOUTS[layout]["SELECT"]
-    inner = f"{python} -m pytest -q -p no:cacheprovider -m 'not guest' -k '{chosen}' {' '.join(INNER)}"
+    # Verbose: what is printed before a time limit ends with the test that was running.
+    inner = f"{python} -m pytest -v --durations 5 -p no:cacheprovider -m 'not guest' -k '{chosen}' {' '.join(INNER)}"
     environment = os.environ | LAYOUTS[layout]
     arguments = f"{environment.get('GUEST_ARGS', '')} -drive file={disk},format=raw,if=virtio"
     settings = f"COTENANT_GUEST_LAYOUT={layout} COTENANT_GUEST_NUMA_NODES={environment['NUMA_NODES']}"

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from uuid import uuid4
 
+from cotenant.domain.qos import KubeQoS
 from cotenant_node_executor.targets.cgroup.hierarchy import V2_CONTROLLERS, read_hierarchies
-from cotenant_node_executor.targets.cgroup.paths import KubeQoS, Layout, container_dir, pod_dir, tier_dir
+from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver, container_dir, pod_dir, tier_dir
 from cotenant_node_executor.targets.interface import CgroupVersion
 from tests.integration.node_kernel.waiting import until
 
@@ -31,7 +32,7 @@ FILES = (
 class KubeletTree:
     """One node's."""
 
-    def __init__(self, base: str, layout: Layout, runtime: str, logs: Path) -> None:
+    def __init__(self, base: str, layout: KubeletCgroupDriver, runtime: str, logs: Path) -> None:
         found = read_hierarchies()
         self.version = found.version
         self.layout, self.runtime, self.logs = layout, runtime, logs
@@ -40,9 +41,9 @@ class KubeletTree:
         self.tops = [mount / base for mount in (*mounts, *([found.v2] if found.v2 is not None else []))]
         """In each hierarchy; on a hybrid machine the v2 tree too, as systemd has it."""
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        for qos in (KubeQoS.GUARANTEED, KubeQoS.BURSTABLE, KubeQoS.BESTEFFORT):
+        for qos in (KubeQoS.GUARANTEED, KubeQoS.BURSTABLE, KubeQoS.BEST_EFFORT):
             self.make(tier_dir(layout, qos))
-        self.write(tier_dir(layout, KubeQoS.BESTEFFORT), shares=2)
+        self.write(tier_dir(layout, KubeQoS.BEST_EFFORT), shares=2)
 
     # -- directories ---------------------------------------------------------------------------------------------------
 

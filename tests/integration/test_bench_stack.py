@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cotenant_console.api.credentials import NOBODY
+from cotenant_console.api.credentials import NO_CREDENTIALS
 from cotenant_console.up.nats_server import free_port
 from cotenant_verification.bench import stack, testbed
 from cotenant_verification.bench.workload import synthetic
@@ -28,7 +28,7 @@ async def test_the_wait_tells_its_progress_and_ends_where_nothing_moves(monkeypa
         # It answers, and is never ready.
         bed.start_module("executors-0", "http.server", str(port), "--bind", "127.0.0.1")
         with pytest.raises(testbed.BenchError, match=r"0 of 200 nodes joined; not ready: executors-0\. executors-0 says"):
-            await stack._until_ready(bed, {"executors-0": port}, NOBODY, 200, said.append)
+            await stack._until_ready(bed, {"executors-0": port}, NO_CREDENTIALS, 200, said.append)
     assert set(said) == {"0 of 200 nodes joined; not ready: executors-0"}
 
 
@@ -36,4 +36,4 @@ async def test_the_wait_ends_with_the_last_words_of_a_process_that_ended() -> No
     async with testbed.Testbed() as bed:
         bed.start_module("executors-0", "no_such_module")
         with pytest.raises(testbed.BenchError, match=r"executors-0 ended: .*No module named no_such_module"):
-            await stack._until_ready(bed, {"executors-0": free_port()}, NOBODY, 200, lambda _: None)
+            await stack._until_ready(bed, {"executors-0": free_port()}, NO_CREDENTIALS, 200, lambda _: None)

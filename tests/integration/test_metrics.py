@@ -57,7 +57,8 @@ WHERE_CONFIGURED = {
 }
 """Shown where the gateway sees the server's disk, or has an OpenID issuer."""
 OF_PODS = {
-    *(f"koordlet_{name}" for name in ("pod_psi", "host_application_resource_usage", "node_metric_numa_node_usage")),
+    *(f"koordlet_{name}" for name in ("pod_psi", "pod_eviction_detail")),
+    *(f"koordlet_{name}" for name in ("host_application_resource_usage", "node_metric_numa_node_usage")),
     *(f"koordlet_container_resource_{name}" for name in ("requests", "limits")),
     *(f"koordlet_container_scaled_cfs_{name}_us" for name in ("quota", "burst")),
     "koordlet_be_suppress_cpu_cores",

@@ -19,7 +19,7 @@ from cotenant.log.nats.access import Access
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.log.nats.republished import RepublishedReader
 from cotenant.model.subjects import LOG_IDENTITY
-from cotenant_console.nats_access.roles import ROLES, SERVICES
+from cotenant_console.nats_access.roles import NATS_ROLES, SERVICE_ROLES
 from tests.contract.test_republished import fact, read, store
 from tests.secured_nats import SecuredNats
 
@@ -320,14 +320,14 @@ async def test_revoked_credentials_are_void_and_others_go_on(administrator: Nats
 # -- services ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("service", [role.name for role in SERVICES])
+@pytest.mark.parametrize("service", [role.name for role in SERVICE_ROLES])
 async def test_a_service_publishes_what_its_role_says_and_nothing_of_another(
     service: str, cell: SecuredNats, administrator: NatsLog
 ) -> None:
     thief = Thief(await cell.connect(cell.access(service), service))
-    own = set(ROLES[service].publish)
+    own = set(NATS_ROLES[service].publish)
     other = {
-        _literal(subject) for role in SERVICES if role.name != service for subject in role.publish
+        _literal(subject) for role in SERVICE_ROLES if role.name != service for subject in role.publish
         if subject not in own and not subject.startswith("$JS.API.STREAM.UPDATE")
     }  # fmt: skip
     forbidden = {

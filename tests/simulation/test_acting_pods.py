@@ -8,7 +8,7 @@ import pytest
 
 from cotenant_scheduler.cycle.reservations import candidates
 from cotenant_verification.chaos.run import run, schedule_of
-from cotenant_verification.workload.schedule import Entry, Schedule, in_order
+from cotenant_verification.workload.schedule import Schedule, ScheduleEntry, in_order
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -24,7 +24,7 @@ def with_acting_pods(seed: int) -> Schedule:
         at = chance.randrange(20_000, MINUTES * 60_000 - 90_000)
         claim = f"acting-{chance.randrange(4)}"
         acting: dict[str, int | str] = {"class": "ls", "cpu": chance.choice((500, 1000)), "memory_mib": 128, "acts_for": claim}
-        entries.append(Entry(at_ms=at, kind="create-pod", target=f"acting-{number}", args=acting))
+        entries.append(ScheduleEntry(at_ms=at, kind="create-pod", target=f"acting-{number}", args=acting))
         for index in range(3):
             born = at + chance.choice((0, 5_000, 20_000))
             user: dict[str, int | str] = {
@@ -34,10 +34,10 @@ def with_acting_pods(seed: int) -> Schedule:
                 "lasts": chance.choice((5, 40)),
                 "claim": claim,
             }
-            entries.append(Entry(at_ms=born, kind="create-pod", target=f"user-{number}-{index}", args=user))
+            entries.append(ScheduleEntry(at_ms=born, kind="create-pod", target=f"user-{number}-{index}", args=user))
         if chance.random() < 0.5:
             gone = at + chance.randrange(5_000, 60_000)
-            entries.append(Entry(at_ms=gone, kind="delete-pod", target=f"acting-{number}", args={"grace": -1}))
+            entries.append(ScheduleEntry(at_ms=gone, kind="delete-pod", target=f"acting-{number}", args={"grace": -1}))
     return schedule.having(in_order(entries))
 
 

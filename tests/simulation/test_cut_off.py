@@ -12,7 +12,7 @@ from cotenant_verification.checks import checker as checker_module
 from cotenant_verification.checks.checker import Checker
 from cotenant_verification.harness.harness import Harness
 from cotenant_verification.promises.log.replay import state_is_the_fold
-from cotenant_verification.workload.schedule import Entry, Header, Schedule
+from cotenant_verification.workload.schedule import Header, Schedule, ScheduleEntry
 
 READER = "batch-resource-calculator/a"
 CONFIG: dict[str, int | str] = {"reclaim": 65, "threshold": 65, "policy": "cpuset", "broken": 0}
@@ -22,10 +22,10 @@ CONFIG: dict[str, int | str] = {"reclaim": 65, "threshold": 65, "policy": "cpuse
 def test_what_a_service_cannot_have_read_is_not_held_against_it(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checker_module, "FOLD_EVERY", 1)
     entries = (
-        Entry(at_ms=1_500, kind="node", target="n0", args={"cpu": 8_000, "memory_gib": 16, "cgroup": 2}),
-        Entry(at_ms=2_000, kind="config", args=CONFIG),
-        Entry(at_ms=10_000, kind=kind, target=READER, fault=True, args={"for_ms": 10_000}),
-        Entry(at_ms=11_000, kind="config", args={**CONFIG, "reclaim": 60}),
+        ScheduleEntry(at_ms=1_500, kind="node", target="n0", args={"cpu": 8_000, "memory_gib": 16, "cgroup": 2}),
+        ScheduleEntry(at_ms=2_000, kind="config", args=CONFIG),
+        ScheduleEntry(at_ms=10_000, kind=kind, target=READER, fault=True, args={"for_ms": 10_000}),
+        ScheduleEntry(at_ms=11_000, kind="config", args={**CONFIG, "reclaim": 60}),
     )
     checker = Checker((), state_is_the_fold)
     harness = Harness(Schedule(Header(seed=1, span_ms=30_000, nodes=1, hop_ms=20), entries), ACTIONS, checker.view)

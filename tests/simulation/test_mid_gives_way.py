@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
+
 from cotenant.events import Event, Execution, RunStatus
 from cotenant.events.node.resources import NodeResources
 from cotenant.events.node.usage import UsageSample
@@ -37,12 +39,34 @@ EVICTION = {
 }
 
 
+@dataclass(frozen=True)
+class Course:
+    """What the services use: the first, with two thirds of the machine, and a second one with the rest. What mid requests."""
+
+    web: str
+    second: str = ""
+    second_comes: datetime = MID_COMES + timedelta(minutes=3)
+    mid_milli: int = MID_MILLI
+
+
+RISING = Course("cpu=500m..7900m,memory=2Gi,period=2h,from=start")
+COURSES = {
+    "a second service takes its whole request at once": Course("cpu=500m,memory=2Gi", "cpu=4000m,memory=1Gi"),
+    "one rises to all that it requested and the other swings": Course(
+        "cpu=500m..8000m,memory=2Gi,period=1h,from=start",
+        "cpu=0m..1000m,memory=1Gi,period=90s,from=start",
+        START + timedelta(seconds=2),
+        4000,
+    ),
+}
+
+
 @dataclass
 class Story:
     """What was stored in one hour."""
 
     service_milli: dict[datetime, tuple[int, ...]] = field(default_factory=dict)
-    """The service's samples by message."""
+    """The service's samples by message, and those of a second service after them."""
     mid_milli: list[tuple[int, ...]] = field(default_factory=list)
     offers: list[tuple[datetime, int]] = field(default_factory=list)
     placed_at: datetime | None = None
@@ -80,7 +104,7 @@ def configuration(*, evicting: bool) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
-def told(*, mid: bool, evicting: bool = True) -> Story:
+def told(*, mid: bool, evicting: bool = True, course: Course = RISING, end: datetime = END) -> Story:
     world, gateway, story = World(seed=1), SimulatedGateway(), Story()
 
     def watch(event: Event) -> None:
@@ -88,7 +112,7 @@ def told(*, mid: bool, evicting: bool = True) -> Story:
         if isinstance(data, UsageSample):
             used = {pod.name: pod.series.cpu_milli for pod in data.pods}
             if "web" in used:
-                story.service_milli[at] = used["web"]
+                story.service_milli[at] = (*used["web"], *used.get("second", ()))
             if "mid" in used:
                 story.mid_milli.append(used["mid"])
         elif isinstance(data, NodeResources):
@@ -109,15 +133,16 @@ def told(*, mid: bool, evicting: bool = True) -> Story:
         world.add(participant(service, gateway, json.dumps(given)))
     world.run_until(START + timedelta(seconds=1))
     world.add(NodeParticipant(simulated_node("n1", MACHINE, seed=1)))
-    rising = "cpu=500m..7900m,memory=2Gi,period=2h,from=start"
-    gateway.create(START + timedelta(seconds=2), manifest("web", "koord-prod", {"cpu": "8", "memory": "8Gi"}, rising))
+    gateway.create(START + timedelta(seconds=2), manifest("web", "koord-prod", {"cpu": "8", "memory": "8Gi"}, course.web))
+    if course.second:
+        gateway.create(course.second_comes, manifest("second", "koord-prod", {"cpu": "4", "memory": "4Gi"}, course.second))
     if mid:
-        amounts = {"kubernetes.io/mid-cpu": str(MID_MILLI), "kubernetes.io/mid-memory": "2Gi"}
+        amounts = {"kubernetes.io/mid-cpu": str(course.mid_milli), "kubernetes.io/mid-memory": "2Gi"}
         greedy = {"koordinator.sh/eviction-enabled": "true"}
         # It would use more than it has requested, all the time.
         gateway.create(MID_COMES, manifest("mid", "koord-mid", amounts, "cpu=9000m,memory=1Gi", **greedy))
     with collecting_rarely():
-        world.run_until(END)
+        world.run_until(end)
     assert not gateway.refused
     return story
 
@@ -133,6 +158,18 @@ def test_a_mid_pod_takes_what_prediction_found_and_is_evicted_before_the_service
     assert story.evicted_at is not None
     assert f"CPUAllocatableEvict: {MID_MILLI}m of mid-cpu requested" in story.why
     assert story.service_milli == alone.service_milli
+
+
+@pytest.mark.parametrize("name", COURSES)
+@pytest.mark.parametrize("evicting", [True, False])
+def test_services_never_get_less_than_they_request_because_of_mid(name: str, evicting: bool) -> None:
+    end = MID_COMES + timedelta(minutes=19)
+    story = told(mid=True, evicting=evicting, course=COURSES[name], end=end)
+    alone = told(mid=False, evicting=evicting, course=COURSES[name], end=end)
+    assert max(map(max, story.mid_milli)) > 0
+    both = story.service_milli.keys() & alone.service_milli.keys()
+    assert max(both) > end - timedelta(minutes=1)
+    assert {at: story.service_milli[at] for at in both} == {at: alone.service_milli[at] for at in both}
 
 
 def test_a_mid_pod_that_is_not_evicted_is_throttled_instead_of_the_service() -> None:

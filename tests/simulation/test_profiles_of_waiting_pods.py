@@ -11,7 +11,7 @@ from cotenant_console.api.client import Document
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from cotenant_node_executor.simulated.participant import NodeParticipant
 from cotenant_verification.simulate.api import SimulatedGateway
-from cotenant_verification.simulate.cluster_run import SERVICES
+from cotenant_verification.simulate.cluster_run import SIMULATED_SERVICES
 from cotenant_verification.simulate.participants import participant
 from cotenant_verification.workload.manifests import node_config, pod
 
@@ -31,7 +31,7 @@ def test_a_pod_that_waits_is_placed_on_batch_resources_when_a_profile_makes_it_a
     world = World(seed=1, hop=timedelta(milliseconds=20), keep_history=True)
     gateway = SimulatedGateway()
     world.add(gateway)
-    for service in SERVICES:
+    for service in SIMULATED_SERVICES:
         world.add(participant(service, gateway))
     world.run_until(START + timedelta(seconds=1))
     gateway.create(world.now, node_config({"reclaim": 65, "threshold": 65, "policy": "cpuset", "broken": 0}))

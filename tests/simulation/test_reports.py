@@ -10,13 +10,13 @@ import click
 import pytest
 
 from cotenant_batch_resource_calculator.core import BatchResourceCalculator
-from cotenant_verification.chaos.command import Options, simulate_chaos
+from cotenant_verification.chaos.command import ChaosOptions, simulate_chaos
 from cotenant_verification.chaos.report import LAST_EVENTS, failure_lines, verdict_lines
 from cotenant_verification.chaos.run import run, schedule_of
 from cotenant_verification.checks.related_events import related_events
 from tests.simulation.mutants.defects import MUTANTS
 
-WISH = Options(seed=1, span="2m", span_seconds=120, nodes=2)
+WISH = ChaosOptions(seed=1, span="2m", span_seconds=120, nodes=2)
 
 
 def test_a_failure_names_promise_object_events_causes_and_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,13 +94,13 @@ def test_an_edited_schedule_that_says_nonsense_is_refused_with_the_entry(tmp_pat
     path = tmp_path / "edited.schedule"
     path.write_text('{"seed":1,"span_ms":1000,"nodes":1,"hop_ms":5}\n' + line + "\n")
     with pytest.raises(click.ClickException, match=wrong):
-        simulate_chaos(Options(seed=0, span="1s", span_seconds=1, schedule=str(path)))
+        simulate_chaos(ChaosOptions(seed=0, span="1s", span_seconds=1, schedule=str(path)))
 
 
 def test_many_seeds_stop_at_the_first_broken_promise_with_a_table_and_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     mutant = next(mutant for mutant in MUTANTS if mutant.name == "the_batch_formula_forgets_services")
     with mutant.at_work():
-        assert simulate_chaos(Options(seed=0, seeds="1..3", span="2m", span_seconds=120, nodes=2)) == 1
+        assert simulate_chaos(ChaosOptions(seed=0, seeds="1..3", span="2m", span_seconds=120, nodes=2)) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:2] == ["seed", "1"]
     assert lines[0].endswith("BROKEN 4 batch_follows_from_its_samples")

@@ -8,14 +8,14 @@ import pytest
 
 from cotenant_verification.chaos.run import run, schedule_of
 from cotenant_verification.chaos.shrink import shrink, until
-from cotenant_verification.workload.schedule import Entry, Header, Schedule, ScheduleError, in_order, read_schedule
+from cotenant_verification.workload.schedule import Header, Schedule, ScheduleEntry, ScheduleError, in_order, read_schedule
 from tests.simulation.mutants.defects import MUTANTS
 
 HEADER = Header(seed=1, span_ms=60_000, nodes=1, hop_ms=20)
 
 
 def schedule(*names: str) -> Schedule:
-    return Schedule(HEADER, tuple(Entry(at_ms=at, kind="create-pod", target=name) for at, name in enumerate(names)))
+    return Schedule(HEADER, tuple(ScheduleEntry(at_ms=at, kind="create-pod", target=name) for at, name in enumerate(names)))
 
 
 def test_shrinking_leaves_exactly_the_entries_that_are_needed_together() -> None:
@@ -59,5 +59,5 @@ def test_a_file_that_is_no_schedule_is_refused_with_its_line(tmp_path: Path) -> 
 
 
 def test_entries_are_carried_out_in_the_order_of_their_moments() -> None:
-    late, early = Entry(at_ms=2, kind="stall"), Entry(at_ms=1, kind="reset")
+    late, early = ScheduleEntry(at_ms=2, kind="stall"), ScheduleEntry(at_ms=1, kind="reset")
     assert in_order([late, early]) == (early, late)

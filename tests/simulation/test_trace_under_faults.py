@@ -6,12 +6,12 @@ from cotenant.events.placements import Placement
 from cotenant.model.names import GPU_CORE
 from cotenant_verification.chaos.report import failure_lines
 from cotenant_verification.chaos.run import run, schedule_of
-from cotenant_verification.simulate.openb import Trace, TraceNode, TracePod
+from cotenant_verification.simulate.openb import OpenbTrace, TraceNode, TracePod
 
 SPAN = 60.0
 
 
-def trace() -> Trace:
+def trace() -> OpenbTrace:
     nodes = tuple(TraceNode(f"machine-{index}", 32_000, 131_072, 2 * (index % 2), "T4") for index in range(8))
     pods = tuple(
         TracePod(
@@ -27,7 +27,7 @@ def trace() -> Trace:
         )
         for index in range(100)
     )
-    return Trace(nodes, pods)
+    return OpenbTrace(nodes, pods)
 
 
 def test_pods_come_in_the_traces_order_within_the_span() -> None:

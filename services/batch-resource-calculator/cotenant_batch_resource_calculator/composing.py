@@ -19,16 +19,17 @@ from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, o
 from cotenant_batch_resource_calculator.formulas.batch import CalculatePolicy
 from cotenant_batch_resource_calculator.formulas.evaluation import (
     DEFAULT_DIFF_THRESHOLD,
-    Evaluation,
+    CalculatedResources,
     NodeAmounts,
 )
 from cotenant_batch_resource_calculator.formulas.mid import STATIC_MODE
 from cotenant_batch_resource_calculator.formulas.numa import whole_bytes
 from cotenant_batch_resource_calculator.formulas.placing import Offer, amplified
 from cotenant_batch_resource_calculator.formulas.synchronise import within_band
-from cotenant_batch_resource_calculator.node_state import NodeState, Situation, usage
+from cotenant_batch_resource_calculator.node_state import NodeSettings, NodeState, usage
 from cotenant_batch_resource_calculator.risk import Risk, budget_text
 
+_REQUEST, _MAX_USAGE_REQUEST = CalculatePolicy.REQUEST, CalculatePolicy.MAX_USAGE_REQUEST
 MAX_NAMED_PODS = 32
 """At most this many pods are named in `assumed` and `dangling`; the figures count all of them."""
 
@@ -38,7 +39,12 @@ def _term(name: str, figures: Amounts, source: str = "") -> Term:
 
 
 def _terms(
-    state: NodeState, node: NodeAmounts, evaluation: Evaluation, offer: Offer, situation: Situation, risk: Risk | None
+    state: NodeState,
+    node: NodeAmounts,
+    evaluation: CalculatedResources,
+    offer: Offer,
+    situation: NodeSettings,
+    risk: Risk | None,
 ) -> list[Term]:
     found = evaluation.terms
     assert found is not None
@@ -86,14 +92,14 @@ def _terms(
     ]
 
 
-def _ratio_source(state: NodeState, situation: Situation) -> str:
+def _ratio_source(state: NodeState, situation: NodeSettings) -> str:
     """The source of the ratio: the machine's CPUs, else the object's annotation."""
     if not situation.shape.cpu_normalization:
         return state.node_ref
     return state.declared_ref or state.machine_ref or situation.config
 
 
-def _zones(state: NodeState, evaluation: Evaluation, ratio: float, threshold: float) -> tuple[ZoneResources, ...]:
+def _zones(state: NodeState, evaluation: CalculatedResources, ratio: float, threshold: float) -> tuple[ZoneResources, ...]:
     last = {zone.name: zone for zone in (state.published.zones if state.published is not None else ())}
     zones = []
     for name, figures in zip(state.zones(), evaluation.zones, strict=True):
@@ -114,7 +120,7 @@ def _memory(count: int) -> str:
     return f"{count / (1 << 30):.2f}Gi" if abs(count) >= 1 << 30 else f"{count / (1 << 20):.1f}Mi"
 
 
-def _formula_text(evaluation: Evaluation, offer: Offer, situation: Situation, risk: Risk | None) -> str:
+def _formula_text(evaluation: CalculatedResources, offer: Offer, situation: NodeSettings, risk: Risk | None) -> str:
     found = evaluation.terms
     assert found is not None
     assert offer.offered is not None
@@ -122,13 +128,11 @@ def _formula_text(evaluation: Evaluation, offer: Offer, situation: Situation, ri
     taken = found.system_used.larger(found.node_reserved)
 
     def need(policy: CalculatePolicy) -> Amounts:
-        return {
-            CalculatePolicy.USAGE: found.need.used,
-            CalculatePolicy.REQUEST: found.need.request,
-            CalculatePolicy.MAX_USAGE_REQUEST: found.need.max_used_request,
-        }[policy]
+        if policy is _REQUEST:
+            return found.need.request
+        return found.need.max_used_request if policy is _MAX_USAGE_REQUEST else found.need.used
 
-    reserve = found.node_reserved if policies.memory_policy is CalculatePolicy.REQUEST else taken
+    reserve = found.node_reserved if policies.memory_policy is _REQUEST else taken
     cpu = (
         f"batch-cpu {format_milli(offer.offered.cpu)} = capacity {format_milli(found.capacity.cpu)}"
         f" - margin {format_milli(found.margin.cpu)} - system {format_milli(taken.cpu)}"
@@ -148,7 +152,7 @@ def _formula_text(evaluation: Evaluation, offer: Offer, situation: Situation, ri
     return f"{cpu} (not below 0); {memory} (not below 0)" + "".join(_further(evaluation, situation, risk))
 
 
-def _further(evaluation: Evaluation, situation: Situation, risk: Risk | None) -> Iterator[str]:
+def _further(evaluation: CalculatedResources, situation: NodeSettings, risk: Risk | None) -> Iterator[str]:
     """Yield the parts of the message about a risk budget, mid, normalised CPUs and amplification."""
     mid, strategy, shape = evaluation.mid, situation.strategy, situation.shape
     if risk is not None:
@@ -169,7 +173,12 @@ def _further(evaluation: Evaluation, situation: Situation, risk: Risk | None) ->
 
 
 def compose(
-    state: NodeState, node: NodeAmounts, evaluation: Evaluation, offer: Offer, situation: Situation, risk: Risk | None
+    state: NodeState,
+    node: NodeAmounts,
+    evaluation: CalculatedResources,
+    offer: Offer,
+    situation: NodeSettings,
+    risk: Risk | None,
 ) -> NodeResources:
     """Return the payload of a node that offers batch resources."""
     found = evaluation.terms
@@ -209,7 +218,7 @@ def compose(
     )
 
 
-def _shape(state: NodeState, situation: Situation) -> dict[str, Any]:
+def _shape(state: NodeState, situation: NodeSettings) -> dict[str, Any]:
     shape = situation.shape
     return {
         "cpu_normalization": shape.cpu_normalization,
@@ -220,7 +229,7 @@ def _shape(state: NodeState, situation: Situation) -> dict[str, Any]:
     }
 
 
-def compose_withdrawn(state: NodeState, situation: Situation, message: str, risk: Risk | None) -> NodeResources:
+def compose_withdrawn(state: NodeState, situation: NodeSettings, message: str, risk: Risk | None) -> NodeResources:
     """Return the payload of a node that offers no batch and mid resources; the history of a risk budget is kept."""
     policies = situation.policies
     return NodeResources(

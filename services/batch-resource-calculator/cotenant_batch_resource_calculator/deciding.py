@@ -38,7 +38,7 @@ from cotenant_batch_resource_calculator.formulas.amounts import ZERO, of_mapping
 from cotenant_batch_resource_calculator.formulas.evaluation import (
     DEFAULT_DIFF_THRESHOLD,
     DEFAULT_UPDATE_SECONDS,
-    Evaluation,
+    CalculatedResources,
     NodeAmounts,
     calculate,
     degrade_minutes,
@@ -46,7 +46,7 @@ from cotenant_batch_resource_calculator.formulas.evaluation import (
 )
 from cotenant_batch_resource_calculator.formulas.placing import Offer, offer
 from cotenant_batch_resource_calculator.formulas.synchronise import due_from, is_due, stale_from
-from cotenant_batch_resource_calculator.node_state import NodeState, Situation, Standing
+from cotenant_batch_resource_calculator.node_state import NodeSettings, NodeState, Standing
 from cotenant_batch_resource_calculator.publishing import moved
 from cotenant_batch_resource_calculator.risk import Risk, RiskPools, risk_of
 from cotenant_batch_resource_calculator.situations import situation_of
@@ -128,13 +128,13 @@ class _Offered(msgspec.Struct, frozen=True):
     """The formula's result for the node."""
 
     node: NodeAmounts
-    evaluation: Evaluation
+    evaluation: CalculatedResources
     offer: Offer
     risk: Risk | None
 
 
 def _judged(
-    state: NodeState, situation: Situation, evaluation: Evaluation | None, pools: RiskPools, now: datetime
+    state: NodeState, situation: NodeSettings, evaluation: CalculatedResources | None, pools: RiskPools, now: datetime
 ) -> _Withdrawn | _Unknown | _Offered:
     """Return the result of the first matching rule. `evaluation`: the formula's, where it is known."""
     strategy = situation.strategy
@@ -169,8 +169,8 @@ def _judged(
 
 
 def _payload(
-    state: NodeState, situation: Situation, pools: RiskPools, now: datetime
-) -> tuple[NodeResources, Evaluation | None, bool]:
+    state: NodeState, situation: NodeSettings, pools: RiskPools, now: datetime
+) -> tuple[NodeResources, CalculatedResources | None, bool]:
     """Return the event, the evaluation that it was made from (None where the formula does not count), and whether a margin was
     chosen for it."""
     match _judged(state, situation, state.evaluation, pools, now):
@@ -205,13 +205,13 @@ def offered_under(state: NodeState, configuration: Configuration, pools: RiskPoo
             return dict.fromkeys(OVERCOMMITTED, 0)
 
 
-def _because(situation: Situation, reason: str, *, degraded: bool = False) -> Situation:
+def _because(situation: NodeSettings, reason: str, *, degraded: bool = False) -> NodeSettings:
     """Return the situation with this code; the code of a rejected configuration is kept."""
     both = f"{reason},{situation.reason}" if situation.reason else reason
     return msgspec.structs.replace(situation, reason=both, degraded=degraded)
 
 
-def _held(last: NodeResources, situation: Situation, since: datetime) -> NodeResources:
+def _held(last: NodeResources, situation: NodeSettings, since: datetime) -> NodeResources:
     """Return the last figures with the code MetricUnknown: usage is unknown, so nothing is calculated from it. Other
     figures are current."""
     shape = situation.shape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from cotenant.engine.definition import GATHERED, Definition, Question
+from cotenant.engine.definition import GATHERED, Question, ServiceDefinition
 from cotenant.events.envelope import Event
 from cotenant.events.node.resources import NodeResources
 from cotenant_batch_resource_calculator.core import CORE_VERSION, FILTERS, BatchResourceCalculator, CalculatorConfig
@@ -24,7 +24,7 @@ def is_urgent(event: Event) -> bool:
     sequences = [int(ref.rpartition(":")[2]) for ref in event.causes]
     return sequences[0] == max(sequences)
 
-DEFINITION = Definition(
+DEFINITION = ServiceDefinition(
     name="batch-resource-calculator",
     core_version=CORE_VERSION,
     filters=FILTERS,

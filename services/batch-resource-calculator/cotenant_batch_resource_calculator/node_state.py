@@ -10,7 +10,7 @@ import msgspec
 
 from cotenant.api.objects.node import Node
 from cotenant.domain.node import NodeSources
-from cotenant.domain.reservation import Reservation, kubelet_reserved, parse_reservation
+from cotenant.domain.reservation import NodeReservation, kubelet_reserved, parse_reservation
 from cotenant.events.envelope import Event
 from cotenant.events.node.metrics import NodeMetricComputed, Usage
 from cotenant.events.node.resources import NodeResources, NodeSLORendered
@@ -26,9 +26,9 @@ from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, o
 from cotenant_batch_resource_calculator.formulas.batch import BatchStrategy, MeasuredUsage, PodNeed
 from cotenant_batch_resource_calculator.formulas.devices import DeviceTotals
 from cotenant_batch_resource_calculator.formulas.evaluation import (
-    Demand,
-    Evaluation,
+    CalculatedResources,
     NodeAmounts,
+    NodeDemand,
     NodeMeasurement,
     demand_of,
 )
@@ -39,7 +39,7 @@ from cotenant_batch_resource_calculator.topology import DeclaredTopology, machin
 _NO_USAGE = Usage()
 
 
-class Shape(msgspec.Struct, frozen=True):
+class HardwareFields(msgspec.Struct, frozen=True):
     """The parts of the event that follow from the node's CPUs and devices, whether it offers anything or not."""
 
     cpu_normalization: str = ""
@@ -47,7 +47,7 @@ class Shape(msgspec.Struct, frozen=True):
     devices: DeviceTotals = DeviceTotals()
 
 
-class Situation(msgspec.Struct, frozen=True):
+class NodeSettings(msgspec.Struct, frozen=True):
     """The parts of the node's event that do not depend on measurements. `notes`: texts for the message, in order; `base`: the
     strategy as JSON, without the node's own annotation and labels; `ratio`: of batch-cpu; `group`: the nodes whose hours a
     risk budget counts together.
@@ -60,7 +60,7 @@ class Situation(msgspec.Struct, frozen=True):
     config: str
     foreign: Amounts
     ratio: float = 1.0
-    shape: Shape = Shape()
+    shape: HardwareFields = HardwareFields()
     budget: RiskBudget | None = None
     group: str = ""
     reason: str = ""
@@ -115,9 +115,9 @@ class NodeState:
         self.resources: Event | None = None
         self.slo: Event | None = None
         self.unreadable = ""
-        self.situation: Situation | None = None
-        self.evaluation: Evaluation | None = None
-        self._demand: Demand | None = None
+        self.situation: NodeSettings | None = None
+        self.evaluation: CalculatedResources | None = None
+        self._demand: NodeDemand | None = None
         self.standing: Standing | None = None
         self.rendered: NodeSLORendered | None = None
         self._zones: dict[str, Amounts] | None = None
@@ -184,7 +184,7 @@ class NodeState:
         """The node's labels as every service sees them; without those of its devices, which this service adds itself."""
         return NodeSources(self.node, self.executor).labels()
 
-    def reservation(self) -> Reservation:
+    def reservation(self) -> NodeReservation:
         """The reservation in the node's annotation."""
         return parse_reservation(self.annotations)
 
@@ -211,7 +211,7 @@ class NodeState:
             prod_peak_cpu=metric.prod_peak.cpu_milli if metric.prod_peak is not None else None,
         )
 
-    def demand(self) -> Demand | None:
+    def demand(self) -> NodeDemand | None:
         """Return the node's metric and pods, summed up; None without a metric."""
         if self._demand is None and (measurement := self.measurement()) is not None:
             self._demand = demand_of(measurement, self.pods())

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from cotenant.domain.reservation import Reservation
+from cotenant.domain.reservation import NodeReservation
 from cotenant.events.node.resources import CpuIdentity, NodeSLORendered
 from cotenant.model.names import ANNOTATION_NODE_RESERVATION, ANNOTATION_SYSTEM_QOS_RESOURCE, LABEL_NUMA_RESERVATION
 from cotenant.model.quantities import QuantityError, parse_value
@@ -83,7 +83,7 @@ class Renderer:
         node: str,
         labels: Mapping[str, str],
         annotations: Mapping[str, str],
-        reservation: Reservation,
+        reservation: NodeReservation,
         last: NodeSLORendered | None,
     ) -> NodeSLORendered:
         """Return the node's SLO in published form."""

@@ -38,7 +38,7 @@ from cotenant_batch_resource_calculator.formulas.risk_budget import (
     threshold_of,
     unit_of,
 )
-from cotenant_batch_resource_calculator.node_state import NodeState, Situation
+from cotenant_batch_resource_calculator.node_state import NodeSettings, NodeState
 
 _NEEDS = {
     CalculatePolicy.USAGE.value: "high-priority-used",
@@ -113,7 +113,7 @@ def history_of(risk: NodeRisk) -> RiskHistory:
     return RiskHistory(risk.hour, min(risk.worst, STEPS - 1), padded)
 
 
-def risk_of(state: NodeState, situation: Situation, pools: RiskPools, capacity_milli: int, *, offers: bool) -> Risk | None:
+def risk_of(state: NodeState, situation: NodeSettings, pools: RiskPools, capacity_milli: int, *, offers: bool) -> Risk | None:
     """Return the node's part in its budget, None without one. `offers`: the formula applies, so an offer is tested."""
     budget = situation.budget
     if budget is None:

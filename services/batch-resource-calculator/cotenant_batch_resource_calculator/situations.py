@@ -13,7 +13,7 @@ import msgspec
 from cotenant.domain.third_party import HADOOP_YARN, ThirdPartyError, batch_total, parse_allocations
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, LABEL_CPU_NORMALIZATION_ENABLED
 from cotenant_batch_resource_calculator.config import colocation
-from cotenant_batch_resource_calculator.config.colocation import Chosen, ColocationStrategy
+from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy, SelectedStrategy
 from cotenant_batch_resource_calculator.config.in_force import Configuration
 from cotenant_batch_resource_calculator.config.json_overlay import ConfigError, JsonValue
 from cotenant_batch_resource_calculator.config.ratios import AMPLIFICATION_KEY, NORMALIZATION_KEY, select_ratios
@@ -25,12 +25,12 @@ from cotenant_batch_resource_calculator.formulas.evaluation import (
 )
 from cotenant_batch_resource_calculator.formulas.normalization import RatioError, normalization, parse_ratio
 from cotenant_batch_resource_calculator.formulas.placing import normalization_ratio
-from cotenant_batch_resource_calculator.node_state import NodeState, Shape, Situation, amounts
+from cotenant_batch_resource_calculator.node_state import HardwareFields, NodeSettings, NodeState, amounts
 
 CONFIG_REJECTED = "ConfigRejected"
 
 
-def situation_of(state: NodeState, configuration: Configuration) -> Situation:
+def situation_of(state: NodeState, configuration: Configuration) -> NodeSettings:
     """Return a node's inputs from the configuration, the object and YARN, independent of its metric."""
     base, cluster_enable = _base_strategy(state, configuration)
     labels, annotations = state.labels, state.annotations
@@ -44,7 +44,7 @@ def situation_of(state: NodeState, configuration: Configuration) -> Situation:
     notes = [note for note in (*errors, state.devices.error, state.reservation().error) if note]
     if rejected:
         notes.append(f"the ConfigMap's section was rejected and the previous one stays in force: {rejected}")
-    return Situation(
+    return NodeSettings(
         strategy=strategy,
         policies=batch_strategy(strategy),
         base=base.text,
@@ -52,7 +52,7 @@ def situation_of(state: NodeState, configuration: Configuration) -> Situation:
         config=configuration.source,
         foreign=foreign,
         ratio=float(normalized) if normalized else normalization_ratio(annotations),
-        shape=Shape(normalized, amplified, state.devices),
+        shape=HardwareFields(normalized, amplified, state.devices),
         budget=budget,
         group=base.group,
         reason=CONFIG_REJECTED if rejected else "",
@@ -97,7 +97,7 @@ def _amplification(
         return kept, f"amplification: {error}" + ("; the previous ratios stay" if kept else "")
 
 
-def _base_strategy(state: NodeState, configuration: Configuration) -> tuple[Chosen, bool]:
+def _base_strategy(state: NodeState, configuration: Configuration) -> tuple[SelectedStrategy, bool]:
     """Return the strategy without the node's own annotation and labels, and whether the cluster enables colocation."""
     config = configuration.colocation
     if config is not None:
@@ -114,7 +114,7 @@ def _base_strategy(state: NodeState, configuration: Configuration) -> tuple[Chos
         return _DEFAULTS, last.cluster_enable
 
 
-_DEFAULTS = colocation.chosen(colocation.DEFAULTS)
+_DEFAULTS = colocation.chosen(colocation.STRATEGY_DEFAULTS)
 
 
 def _foreign(state: NodeState) -> tuple[Amounts, str]:

@@ -8,17 +8,17 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 
-from cotenant.engine.definition import Definition
+from cotenant.engine.definition import ServiceDefinition
 from cotenant_console.up.services import DECIDING, module_of
 
 
-def definition(service: str) -> Definition:
+def definition(service: str) -> ServiceDefinition:
     """The Definition of a service."""
     found = importlib.import_module(f"{module_of(service)}.definition").DEFINITION
-    assert isinstance(found, Definition)
+    assert isinstance(found, ServiceDefinition)
     return found
 
 
-def definitions(services: Sequence[str] = DECIDING) -> dict[str, Definition]:
+def definitions(services: Sequence[str] = DECIDING) -> dict[str, ServiceDefinition]:
     """Definitions by name."""
     return {service: definition(service) for service in services}

@@ -8,7 +8,7 @@ UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhd])")
 
 
-def parse_duration(text: str) -> float:
+def parse_duration_seconds(text: str) -> float:
     """A duration in seconds. Raises ValueError with what is expected."""
     stripped = text.strip()
     if re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", stripped):

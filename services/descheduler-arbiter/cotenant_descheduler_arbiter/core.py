@@ -35,7 +35,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.migrations import NodeLoadJudged
 from cotenant.model.subjects import tokens
 from cotenant.model.times import EPOCH, NEVER
-from cotenant_descheduler_arbiter.config.policy import Policy
+from cotenant_descheduler_arbiter.config.policy import DeschedulerPolicy
 from cotenant_descheduler_arbiter.descheduling import Descheduling, end_removed_profiles
 from cotenant_descheduler_arbiter.low_node_load.balancing import Balancing, end_deleted_nodes
 from cotenant_descheduler_arbiter.low_node_load.hot_node_check import HotNodeCheck
@@ -57,7 +57,7 @@ CORE_VERSION = "4"
 class DeschedulerArbiterCore:
     """Pure; see the module."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: DeschedulerPolicy) -> None:
         self.policy = policy
         self.fold = ClusterFold()
         args = policy.low_node_load

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from cotenant.engine.definition import GATHERED, Definition, Gauge
+from cotenant.engine.definition import GATHERED, Gauge, ServiceDefinition
 from cotenant_descheduler_arbiter.config.configuration import DeschedulerConfiguration
 from cotenant_descheduler_arbiter.config.resolution import resolve
 from cotenant_descheduler_arbiter.core import CORE_VERSION, DeschedulerArbiterCore
@@ -47,7 +47,7 @@ GAUGES = (
 )
 
 
-DEFINITION = Definition(
+DEFINITION = ServiceDefinition(
     name="descheduler-arbiter",
     core_version=CORE_VERSION,
     filters=FILTERS,

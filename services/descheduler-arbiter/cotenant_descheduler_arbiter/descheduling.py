@@ -24,12 +24,12 @@ from cotenant.domain.selectors import selects
 from cotenant.events.descheduling import DeschedulingCycle, PluginCycle, StayingPod
 from cotenant.events.envelope import Event
 from cotenant.model.subjects import descheduling_cycle_subject, migration_subject
-from cotenant_descheduler_arbiter.config.policy import PluginRun, Policy, ProfilePlan
+from cotenant_descheduler_arbiter.config.policy import DeschedulerPolicy, PluginRun, ProfilePlan
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
 from cotenant_descheduler_arbiter.migration.movable import Movable
 from cotenant_descheduler_arbiter.migration.new_jobs import (
     ANNOTATION_CYCLE,
-    LABEL_PROFILE,
+    LABEL_DESCHEDULER_PROFILE,
     JobContext,
     job_name,
     new_job,
@@ -50,7 +50,7 @@ MAX_CAUSES = 10
 _FEW_NODES = "fewer than two nodes are ready and selected: no plugin ran"
 
 
-def due_profiles(fold: ClusterFold, policy: Policy, now: datetime) -> list[ProfilePlan]:
+def due_profiles(fold: ClusterFold, policy: DeschedulerPolicy, now: datetime) -> list[ProfilePlan]:
     """Return the profiles whose cycle of this interval has not run."""
     slot = slot_of(now, policy.interval)
 
@@ -61,7 +61,7 @@ def due_profiles(fold: ClusterFold, policy: Policy, now: datetime) -> list[Profi
     return [plan for plan in policy.profiles if not ran(plan.name)]
 
 
-def end_removed_profiles(fold: ClusterFold, policy: Policy) -> Iterator[Event]:
+def end_removed_profiles(fold: ClusterFold, policy: DeschedulerPolicy) -> Iterator[Event]:
     """Yield the end of the records of profiles that are not configured any more."""
     configured = {plan.name for plan in policy.profiles}
     for name, known in sorted(fold.cycles.items()):
@@ -73,7 +73,7 @@ class _ProfileCycle:
     """One profile in one cycle."""
 
     def __init__(
-        self, fold: ClusterFold, policy: Policy, plan: ProfilePlan, movable: Movable, now: datetime, most: int
+        self, fold: ClusterFold, policy: DeschedulerPolicy, plan: ProfilePlan, movable: Movable, now: datetime, most: int
     ) -> None:
         names = cycle_nodes(fold, plan.node_selector)
         pods = {name: tuple(fold.pods.all_on(name)) for name in names}
@@ -110,7 +110,7 @@ class _ProfileCycle:
 class Descheduling:
     """The cycle over one state."""
 
-    def __init__(self, fold: ClusterFold, policy: Policy, filters: JobFilters, now: datetime) -> None:
+    def __init__(self, fold: ClusterFold, policy: DeschedulerPolicy, filters: JobFilters, now: datetime) -> None:
         self.fold = fold
         self.policy = policy
         self.filters = filters
@@ -164,7 +164,9 @@ class Descheduling:
     def _job(self, profile: str, evicted: Evicted) -> Event:
         pod = evicted.pod
         began = start_of_slot(self.slot, self.policy.interval)
-        context = JobContext(labels={LABEL_PROFILE: profile}, annotations={ANNOTATION_CYCLE: f"{began:%Y-%m-%dT%H:%M:%SZ}"})
+        context = JobContext(
+            labels={LABEL_DESCHEDULER_PROFILE: profile}, annotations={ANNOTATION_CYCLE: f"{began:%Y-%m-%dT%H:%M:%SZ}"}
+        )
         name = job_name(pod, f"{evicted.plugin}/{pod.uid}/{pod.key}/{self.slot}")
         job = new_job(name, pod, evicted.plugin, evicted.reason, self.policy.job_defaults, context, self.now)
         known, node = self.fold.pods.objects.get(pod.key), self.fold.nodes.get(pod.node)

@@ -21,13 +21,13 @@ from cotenant.runtime.settings import clock_of, parser
 from cotenant_gateway.access.audit import Audit
 from cotenant_gateway.access.rates import OF_USERS, Rate
 from cotenant_gateway.http.app import request_handler
-from cotenant_gateway.http.auth.access import Access
+from cotenant_gateway.http.auth.access import AccessControl
 from cotenant_gateway.http.auth.bus_evictions import BusEvictions
 from cotenant_gateway.http.auth.bus_reservations import BusReservations
 from cotenant_gateway.http.auth.credential_flags import CredentialError, CredentialSources, add_credential_flags
 from cotenant_gateway.http.auth.metrics import register_access
 from cotenant_gateway.http.auth.node_evictions import NodeEvictions
-from cotenant_gateway.http.clients.limits import Limits, within_open_files
+from cotenant_gateway.http.clients.limits import GatewayLimits, within_open_files
 from cotenant_gateway.http.clients.metrics import register_clients
 from cotenant_gateway.http.clients.streams import OpenStreams
 from cotenant_gateway.http.debugging import SchedulerDebugging
@@ -39,7 +39,7 @@ from cotenant_gateway.http.serving import ListenError, Listening
 from cotenant_gateway.http.serving import serve as serve_http
 from cotenant_gateway.http.tracing import traced
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD
-from cotenant_gateway.read_model.settings import GATES, FeatureGates, feature_gates, settings_of
+from cotenant_gateway.read_model.settings import GATEWAY_GATES, FeatureGates, feature_gates, settings_of
 from cotenant_gateway.shell.dry_run_advice import DryRunAdvice
 from cotenant_gateway.shell.gateway import Gateway
 from cotenant_gateway.shell.telemetry import GatewayTelemetry
@@ -110,7 +110,7 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
         client_ca=arguments.client_ca_file,
         unix_socket=arguments.unix_socket,
     )
-    limits = within_open_files(Limits())
+    limits = within_open_files(GatewayLimits())
     streams = OpenStreams(limits)
     logs = LogReader(ask, is_live, streams, host.stopping)
     resources = ResourceHandlers(
@@ -127,7 +127,7 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
     audit = Audit(host.log, identity, clock_of(settings))
     rates = Rate(arguments.requests_per_second, 5 * arguments.requests_per_second)
     hosts = (settings.http_host, *arguments.allowed_host)
-    access = Access(gateway, credentials.authenticator, hosts, audit=audit, rates=rates)
+    access = AccessControl(gateway, credentials.authenticator, hosts, audit=audit, rates=rates)
     plain = [*status_routes(host), *credentials.routes()]
     handler = request_handler(access, resources, facts, plain, telemetry.observe, SchedulerDebugging(ask))
     handler = traced(handler, host.telemetry.tracing, resources.kinds)
@@ -199,7 +199,7 @@ def main() -> None:
         type=_gates,
         default=FeatureGates(),
         metavar="GATE=true,...",
-        help=f"rules of quotas and pods that are off without their gate: {', '.join(GATES)}",
+        help=f"rules of quotas and pods that are off without their gate: {', '.join(GATEWAY_GATES)}",
     )
     made.add_argument(
         "--node-strategy-name-need-check",

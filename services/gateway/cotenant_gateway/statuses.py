@@ -14,7 +14,7 @@ from cotenant.api.kinds import Kind
 from cotenant.api.validation.fields import FieldError
 
 
-class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
+class StatusCause(msgspec.Struct, frozen=True, omit_defaults=True):
     """One cause: a field's error, or a reason such as DisruptionBudget."""
 
     reason: str = ""
@@ -29,7 +29,7 @@ class StatusDetails(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
     group: str = ""
     kind: str = ""
     uid: str = ""
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[StatusCause, ...] = ()
     retry_after_seconds: int = 0
 
 
@@ -87,12 +87,12 @@ class ApiError(Exception):
         return msgspec.json.encode(self.status)
 
 
-def _about(kind: Kind, name: str, causes: Sequence[Cause] = ()) -> StatusDetails:
+def _about(kind: Kind, name: str, causes: Sequence[StatusCause] = ()) -> StatusDetails:
     return StatusDetails(name=name, group=kind.group, kind=kind.plural, causes=tuple(causes))
 
 
-def _causes(errors: Sequence[FieldError]) -> tuple[Cause, ...]:
-    return tuple(Cause(reason=error.reason.value, message=error.message, field=error.field) for error in errors)
+def _causes(errors: Sequence[FieldError]) -> tuple[StatusCause, ...]:
+    return tuple(StatusCause(reason=error.reason.value, message=error.message, field=error.field) for error in errors)
 
 
 def bad_request(message: str, errors: Sequence[FieldError] = ()) -> ApiError:
@@ -167,7 +167,7 @@ def forbidden(kind: Kind, name: str, why: str, errors: Sequence[FieldError] = ()
 
 def budget_refuses(kind: Kind, name: str, message: str) -> ApiError:
     """429 with the cause DisruptionBudget, as pods/eviction answers when a budget has no disruption left."""
-    cause = Cause(reason="DisruptionBudget", message=message)
+    cause = StatusCause(reason="DisruptionBudget", message=message)
     return ApiError(
         429,
         "TooManyRequests",

@@ -19,7 +19,7 @@ MAX_MESSAGES = 64
 _COLUMNS = 8
 _AVERAGED = 6
 _CYCLES, _INSTRUCTIONS = 6, 7
-NOTHING = Contention()
+NO_CONTENTION = Contention()
 _NO_PRESSURE = Pressure()
 _UNSAID = PodUsage(namespace="", name="", uid="").pressure
 """The value for a message without pressure: always the same object."""
@@ -98,6 +98,6 @@ class ContentionMessages:
                 io_full=io_full,
                 cpi_thousandths=int(min(cpi[row], 2.0**53)),
             )
-            if contention != NOTHING:
+            if contention != NO_CONTENTION:
                 found[uid] = contention
         return found

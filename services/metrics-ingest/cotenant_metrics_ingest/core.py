@@ -47,9 +47,9 @@ from cotenant_metrics_ingest.node_report import DueReport, reports_of
 from cotenant_metrics_ingest.node_state import (
     NO_STRATEGY,
     ExecutorView,
-    NodeState,
-    Published,
-    Shown,
+    NodeMetricState,
+    PredictionFigures,
+    PublishedReport,
     StrategyView,
     forecasts_of,
 )
@@ -94,18 +94,18 @@ class MetricsIngestCore:
         self.stored = {"succeeded": 0, "failed": 0}
         """NodeMetrics stored since the load, by whether the node sent samples."""
         self._sequences = LastSequences()
-        self._nodes: dict[str, NodeState] = {}
+        self._nodes: dict[str, NodeMetricState] = {}
         self._loaded = False
         self._early: list[tuple[Event, bytes]] = []
         """Samples that arrived before the first decision, or after one that is still queued: without data, and their
         data."""
-        self._behind: list[Training] = []
+        self._catching_up: list[Training] = []
         """Intervals that restored models still have to be trained with."""
         self._log_time: datetime | None = None
         self._log_ms = 0
         """The log's time, in milliseconds since the epoch; 0 while it is not known."""
         self._listening_since: datetime | None = None
-        self._over: list[NodePrediction] = []
+        self._to_train: list[NodePrediction] = []
         """Nodes with an interval to train."""
         self._urgent: set[str] = set()
         self._agenda = Agenda()
@@ -143,10 +143,10 @@ class MetricsIngestCore:
             case ("predictions", name):
                 self._stored_models(event, name)
 
-    def _node_of(self, name: str) -> NodeState:
+    def _node_of(self, name: str) -> NodeMetricState:
         node = self._nodes.get(name)
         if node is None:
-            node = self._nodes[name] = NodeState()
+            node = self._nodes[name] = NodeMetricState()
         return node
 
     def _resources(self, event: Event, name: str) -> None:
@@ -181,17 +181,17 @@ class MetricsIngestCore:
             return
         metric = event.data
         node.published_at = event.time
-        node.published = Published.of(metric, whole=not self._loaded or node.windows is None)
+        node.published = PublishedReport.of(metric, whole=not self._loaded or node.windows is None)
         if not self._loaded:
             node.to_restore = True
             node.refused, node.refused_reason = metric.refused_samples, metric.refused_reason
-            node.heard = metric.update_time
+            node.last_sample_at = metric.update_time
             return
         self.stored["succeeded" if metric.unknown_since is None else "failed"] += 1
         if metric.unknown_since is None and (
             node.windows is None or metric.digest is None or metric.digest.last_ms >= node.windows.last_ms
         ):
-            node.news = node.refused != metric.refused_samples
+            node.changed = node.refused != metric.refused_samples
             node.causes.clear()
             if node.contention is not None:
                 node.contention.clear()
@@ -223,7 +223,7 @@ class MetricsIngestCore:
         if node is None or not node.declared:
             self._count(NO_NODE)
             return
-        if not node.news or not self._agenda.waits(sample.node):
+        if not node.changed or not self._agenda.waits(sample.node):
             # Otherwise it is evaluated when its report is due; further samples do not make the report due earlier.
             self._agenda.mark(sample.node)
         if event.time is None or tokens(event.subject)[-1] != sample.node:
@@ -259,18 +259,18 @@ class MetricsIngestCore:
         else:
             self._count(EARLY_FULL)
 
-    def _predict(self, node: NodeState, sample: UsageSample, samples: Samples | None, first: int) -> None:
+    def _predict(self, node: NodeMetricState, sample: UsageSample, samples: Samples | None, first: int) -> None:
         if node.predict_from(sample, samples, first, self._predictions):
             assert node.prediction is not None
-            self._over.append(node.prediction)
-            if len(self._over) >= TRAINED_AT_ONCE:
+            self._to_train.append(node.prediction)
+            if len(self._to_train) >= TRAINED_AT_ONCE:
                 self._train()
 
-    def _refuse(self, node: NodeState, reason: str, message: str) -> None:
+    def _refuse(self, node: NodeMetricState, reason: str, message: str) -> None:
         self._count(reason)
         node.refused += 1
         node.refused_reason = f"{reason}: {message}"
-        node.news = True
+        node.changed = True
 
     def _count(self, reason: str) -> None:
         self.refusals[reason] = self.refusals.get(reason, 0) + 1
@@ -309,27 +309,27 @@ class MetricsIngestCore:
         ]
         return sorted(events, key=lambda event: event.subject.startswith(PREDICTIONS))
 
-    def shown(self) -> dict[str, Shown]:
+    def predictions(self) -> dict[str, PredictionFigures]:
         """The predictions of nodes whose samples arrive, by name; for another thread."""
         return {
-            name: published.shown
+            name: published.prediction
             for name, node in [*self._nodes.items()]
             if (published := node.published) is not None and published.measured and published.unknown_since is None
         }
 
     def _train(self) -> None:
-        behind, self._behind = self._behind, []
-        self._predictions.models.train(behind)
-        over, self._over = self._over, []
-        train(over, self._predictions)
+        late, self._catching_up = self._catching_up, []
+        self._predictions.models.train(late)
+        ended, self._to_train = self._to_train, []
+        train(ended, self._predictions)
 
     def _see(self, time: datetime) -> None:
-        """The log's time is at least this one."""
+        """Advance the log's time; it never goes back."""
         if self._log_time is None or time > self._log_time:
             self._log_time, self._log_ms = time, int(time.timestamp() * 1000)
 
     def _begin(self, now: datetime) -> None:
-        """End the load with the first decision, and take queued samples, some with each."""
+        """The first decision ends the load; each takes up to EARLY_AT_ONCE queued samples."""
         self._see(now)
         self._listening_since = self._listening_since or now
         if not self._loaded:
@@ -339,11 +339,11 @@ class MetricsIngestCore:
         for event, data in taken:
             self._take(event, _SAMPLE.decode(data))
 
-    def _restore(self, node: NodeState) -> None:
-        """Restore windows and models when the node's first sample after the load comes: by then all their inputs are
-        folded."""
+    def _restore(self, node: NodeMetricState) -> None:
+        """Restore windows and models before the node's first sample after the load: all their inputs are folded by
+        then."""
         training = node.restore(sizes_of(self._decisions.policy(node)), self._predictions)
         if training is not None:
-            self._behind.append(training)
-            if len(self._behind) >= TRAINED_AT_ONCE:
+            self._catching_up.append(training)
+            if len(self._catching_up) >= TRAINED_AT_ONCE:
                 self._train()

@@ -1,13 +1,13 @@
 """The service definition for its process and the simulator. The service measures, so replay skips it."""
 
-from cotenant.engine.definition import GATHERED, Definition
+from cotenant.engine.definition import GATHERED, ServiceDefinition
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.core import CORE_VERSION, FILTERS, USAGE_FILTERS, MetricsIngestCore
 from cotenant_metrics_ingest.gauges import GAUGES
 from cotenant_metrics_ingest.node_state import ExecutorView, StrategyView
-from cotenant_metrics_ingest.prediction.node import PlacementView
+from cotenant_metrics_ingest.prediction.node import PredictionPlacement
 
-DEFINITION = Definition(
+DEFINITION = ServiceDefinition(
     name="metrics-ingest",
     core_version=CORE_VERSION,
     filters=FILTERS,
@@ -16,7 +16,7 @@ DEFINITION = Definition(
     make_core=MetricsIngestCore,
     recomputed=False,
     gauges=GAUGES,
-    views=(StrategyView, ExecutorView, PlacementView),
+    views=(StrategyView, ExecutorView, PredictionPlacement),
     traced=("usage.", "objects.core.nodes."),
     gather=GATHERED,
     summary="aggregates usage samples into NodeMetrics: means, percentiles per window, and nodes without samples",

@@ -23,9 +23,9 @@ SLOTS_PER_WINDOW = 5
 STORED = SLOTS_PER_WINDOW + 1
 """Number of closed slots; together with the open one they cover a window and the rest of the oldest slot."""
 
-NODE = "\0node"
-SYSTEM = "\0system"
-HOST = "\0host/"
+NODE_ROW = "\0node"
+SYSTEM_ROW = "\0system"
+HOST_ROW = "\0host/"
 """Keys of rows: the node, the system, a host application by name; a pod's key is its uid, which holds no NUL."""
 
 MAX_ROWS = 1024
@@ -58,7 +58,7 @@ class MeanSlots:
 
     def __init__(self, width_ms: int) -> None:
         self.width_ms = width_ms
-        self.rows: dict[str, int] = {NODE: 0, SYSTEM: 1}
+        self.rows: dict[str, int] = {NODE_ROW: 0, SYSTEM_ROW: 1}
         """A new dictionary when rows are moved."""
         self._open_slot = -1
         self._open: Table = np.zeros((3, 2), dtype=np.int64)
@@ -153,7 +153,7 @@ class MeanSlots:
         size, slots = len(digest.rows), len(digest.slots)
         fits = (
             digest.width_ms == width_ms
-            and digest.rows[:2] == (NODE, SYSTEM)
+            and digest.rows[:2] == (NODE_ROW, SYSTEM_ROW)
             and 0 < slots <= STORED + 1
             and size == len(set(digest.rows)) <= MAX_ROWS
         )

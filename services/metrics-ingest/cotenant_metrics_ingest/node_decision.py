@@ -17,7 +17,7 @@ from cotenant.model.subjects import metrics_subject, predictions_subject
 from cotenant.model.times import NEVER
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.node_report import DueReport, with_digest
-from cotenant_metrics_ingest.node_state import NodeState
+from cotenant_metrics_ingest.node_state import NodeMetricState
 from cotenant_metrics_ingest.policy import MemoryPolicy, PolicyInForce, policy_in_force
 from cotenant_metrics_ingest.prediction.checkpoints import MAX_AT_ONCE, due_checkpoints
 from cotenant_metrics_ingest.windows.node_windows import NodeWindows, WindowSizes
@@ -52,30 +52,30 @@ class NodeDecisions:
             MemoryPolicy.WITHOUT_PAGE_CACHE,
         )
 
-    def policy(self, node: NodeState) -> PolicyInForce:
+    def policy(self, node: NodeMetricState) -> PolicyInForce:
         """The collect policy that the node is under."""
         if node.in_force is None:
             node.in_force = policy_in_force(node.policy, self._own_policy)
         return node.in_force
 
-    def interval(self, node: NodeState) -> timedelta:
+    def interval(self, node: NodeMetricState) -> timedelta:
         """The shortest time between two reports."""
         return timedelta(seconds=self.policy(node).report_interval_seconds)
 
-    def silent_after(self, node: NodeState) -> timedelta:
+    def silent_after(self, node: NodeMetricState) -> timedelta:
         """How long a node may send no samples before its state is unknown."""
         if self.config.silent_after_seconds:
             return timedelta(seconds=self.config.silent_after_seconds)
         span = timedelta(milliseconds=node.period_ms)
         return max(3 * self.interval(node), 3 * span, SHORTEST_SILENCE)
 
-    def next_look(self, node: NodeState, listening_since: datetime | None) -> datetime:
+    def next_look(self, node: NodeMetricState, listening_since: datetime | None) -> datetime:
         """When a node's next report may become due with time alone. `listening_since`: silence counts only while
         this service was running, as it receives nothing during its own downtime."""
         if not node.declared:
             return NEVER
         times = [NEVER]
-        if node.news and node.published_at is not None:
+        if node.changed and node.published_at is not None:
             times.append(node.published_at + self.interval(node))
         since = node.last_sign()
         if since is not None and (node.published is None or node.published.unknown_since is None):
@@ -83,15 +83,15 @@ class NodeDecisions:
         return min(times)
 
     def follows(
-        self, name: str, node: NodeState, now: datetime, listening_since: datetime | None
+        self, name: str, node: NodeMetricState, now: datetime, listening_since: datetime | None
     ) -> Event | DueReport | None:
         """The decision on a node now."""
         if not node.declared:
             return self._ended(name, node)
         published, windows = node.published, node.windows
         unknown = published is not None and published.unknown_since is not None
-        if node.news and windows is not None and windows.last_ms:
-            heard = node.heard or now
+        if node.changed and windows is not None and windows.last_ms:
+            heard = node.last_sample_at or now
             again = unknown and (published is None or published.update_time is None or heard > published.update_time)
             passed = node.published_at is None or now - node.published_at >= self.interval(node)
             if published is None or not published.measured or again or passed:
@@ -118,7 +118,7 @@ class NodeDecisions:
         )
         return metric_event(name, node, metric)
 
-    def _never_reported(self, name: str, node: NodeState) -> NodeMetricComputed:
+    def _never_reported(self, name: str, node: NodeMetricState) -> NodeMetricComputed:
         policy = self.policy(node)
         return NodeMetricComputed(
             node=name,
@@ -129,13 +129,13 @@ class NodeDecisions:
         )
 
     @staticmethod
-    def _ended(name: str, node: NodeState) -> Event | None:
+    def _ended(name: str, node: NodeMetricState) -> Event | None:
         if node.published is None:
             return ending(predictions_subject(name), PredictionState(node=name)) if node.stored_at is not None else None
         last = msgspec.structs.replace(node.published.metric(), digest=None)
         return ending(metrics_subject(name), last)
 
-    def states(self, reported: Iterable[tuple[str, NodeState]], now: datetime, room: int) -> Sequence[Event]:
+    def states(self, reported: Iterable[tuple[str, NodeMetricState]], now: datetime, room: int) -> Sequence[Event]:
         """The models of reported nodes that are due, at most this many; HISTORY does not take them over, so they are the last
         of a decision."""
         interval = self.config.prediction_checkpoint_seconds
@@ -148,13 +148,13 @@ class NodeDecisions:
         return [_state(name, nodes[name], now) for name in due_checkpoints(ages, interval, min(room, MAX_AT_ONCE))]
 
 
-def metric_event(name: str, node: NodeState, metric: NodeMetricComputed) -> Event:
+def metric_event(name: str, node: NodeMetricState, metric: NodeMetricComputed) -> Event:
     """The event of a node's metrics, with its causes."""
     causes = tuple(f"USAGE:{sequence}" for sequence in node.causes)
     return Event(subject=metrics_subject(name), data=metric, causes=(*causes, f"LOG:{node.declared}"))
 
 
-def _state(name: str, node: NodeState, now: datetime) -> Event:
+def _state(name: str, node: NodeMetricState, now: datetime) -> Event:
     assert node.prediction is not None
     state = node.prediction.state(name, now)
     return Event(subject=predictions_subject(name), data=state, causes=(f"LOG:{node.declared}",), replaces=True)

@@ -23,8 +23,8 @@ from cotenant.events.node.metrics import (
     WindowDigest,
 )
 from cotenant.model.bounds import MAX_AMOUNT
-from cotenant_metrics_ingest.contention import NOTHING
-from cotenant_metrics_ingest.means import NODE, SYSTEM, digests
+from cotenant_metrics_ingest.contention import NO_CONTENTION
+from cotenant_metrics_ingest.means import NODE_ROW, SYSTEM_ROW, digests
 from cotenant_metrics_ingest.policy import PolicyInForce
 from cotenant_metrics_ingest.prediction.node import Forecast
 from cotenant_metrics_ingest.report import in_cold_start
@@ -114,8 +114,8 @@ def _report(
         update_time=wanted.update_time,
         report_interval_seconds=max(1, round(wanted.policy.report_interval_seconds)),
         aggregate_duration_seconds=sizes.aggregate_ms // 1000,
-        node_usage=means.get(NODE, Usage()),
-        system_usage=means.get(SYSTEM, Usage()),
+        node_usage=means.get(NODE_ROW, Usage()),
+        system_usage=means.get(SYSTEM_ROW, Usage()),
         aggregated_node_usages=tuple(_entry(duration, figures, 0) for duration, figures in warm),
         aggregated_system_usages=tuple(_entry(duration, figures, 2) for duration, figures in warm if figures.counts[1]),
         cold_windows=tuple(window.duration_ms // 1000 for window, figures in own if figures is None),
@@ -127,7 +127,7 @@ def _report(
                 priority=pod.priority,
                 qos=pod.qos,
                 usage=usage,
-                contention=held_up(pod.key, NOTHING),
+                contention=held_up(pod.key, NO_CONTENTION),
             )
             for pod in windows.pods
             if (usage := mean(pod.key)) is not None

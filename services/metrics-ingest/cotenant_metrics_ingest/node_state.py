@@ -34,8 +34,8 @@ from cotenant_metrics_ingest.prediction.models import Predicted, Training
 from cotenant_metrics_ingest.prediction.node import (
     Forecast,
     NodePrediction,
-    PlacedPod,
-    PlacementView,
+    PredictedPod,
+    PredictionPlacement,
     PredictionStore,
     by_time_of_day,
 )
@@ -70,7 +70,7 @@ class ExecutorView(PayloadView, frozen=True, kw_only=True):
 _METRIC = msgspec.json.Decoder(NodeMetricComputed)
 
 
-class Shown(msgspec.Struct, frozen=True, gc=False):
+class PredictionFigures(msgspec.Struct, frozen=True, gc=False):
     """The prediction of the last report as metrics show it. `predictors`: name, reclaimable part of requests, peak."""
 
     reclaimable: Usage | None
@@ -78,14 +78,14 @@ class Shown(msgspec.Struct, frozen=True, gc=False):
     predictors: tuple[tuple[str, Usage, Usage], ...]
 
     @classmethod
-    def of(cls, metric: NodeMetricComputed) -> "Shown":
+    def of(cls, metric: NodeMetricComputed) -> "PredictionFigures":
         """That of a report."""
         terms = metric.prediction.predictors if metric.prediction is not None else ()
         predictors = tuple([(each.predictor, each.reclaimable, each.peak) for each in terms])
         return cls(metric.prod_reclaimable, metric.prod_peak, predictors)
 
 
-class Published(msgspec.Struct, frozen=True, gc=False):
+class PublishedReport(msgspec.Struct, frozen=True, gc=False):
     """The node's last report, encoded, which takes a third of the memory: it is needed as a whole only of a silent node. Its
     digest, most of it, is left out if the windows hold the same (`node_report.with_digest`)."""
 
@@ -97,16 +97,16 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     span_ms: int
     """The digest's: the newest sample, and how often messages come; 0 without one."""
     encoded: bytes
-    shown: Shown
+    prediction: PredictionFigures
 
     @classmethod
-    def of(cls, metric: NodeMetricComputed, *, whole: bool) -> "Published":
+    def of(cls, metric: NodeMetricComputed, *, whole: bool) -> "PublishedReport":
         """A report in stored form; `whole`: with its digest."""
         digest = metric.digest
         last_ms, span_ms = (digest.last_ms, digest.span_ms) if digest is not None else (0, 0)
         encoded = encode_payload(metric) if whole else cls.encoded_without_digest(metric)
         measured = digest is not None
-        return cls(metric.update_time, metric.unknown_since, measured, last_ms, span_ms, encoded, Shown.of(metric))
+        return cls(metric.update_time, metric.unknown_since, measured, last_ms, span_ms, encoded, PredictionFigures.of(metric))
 
     @staticmethod
     def encoded_without_digest(metric: NodeMetricComputed) -> bytes:
@@ -118,18 +118,18 @@ class Published(msgspec.Struct, frozen=True, gc=False):
         return _METRIC.decode(self.encoded)
 
 
-class NodeState(msgspec.Struct):
-    """The state of one node; `heard` is in log time."""
+class NodeMetricState(msgspec.Struct):
+    """The state of one node; `last_sample_at` is in log time."""
 
     declared_at: datetime | None = None
     declared: int = 0
     windows: NodeWindows | None = None
-    heard: datetime | None = None
-    news: bool = False
+    last_sample_at: datetime | None = None
+    changed: bool = False
     refused: int = 0
     refused_reason: str = ""
     causes: deque[int] = msgspec.field(default_factory=lambda: deque(maxlen=MAX_CAUSES))
-    published: Published | None = None
+    published: PublishedReport | None = None
     published_at: datetime | None = None
     to_restore: bool = False
     """Whether the windows of the last report, which the load found, are to be restored."""
@@ -143,7 +143,7 @@ class NodeState(msgspec.Struct):
     declared_amounts: Mapping[str, int] = {}
     raw_amounts: Mapping[str, int] = {}
     reported_amounts: Mapping[str, int] = {}
-    placed: dict[str, PlacedPod] = {}
+    placed: dict[str, PredictedPod] = {}
     """By namespace and name."""
     prediction: NodePrediction | None = None
     contention: ContentionMessages | None = None
@@ -156,13 +156,13 @@ class NodeState(msgspec.Struct):
 
     def accepted(self, event: Event, log_time: datetime | None) -> None:
         """A sample of the node was accepted at this time of the log, whatever its own clock shows."""
-        self.news = True
-        self.heard = log_time
+        self.changed = True
+        self.last_sample_at = log_time
         self.causes.appendleft(event.sequence)
 
     def last_sign(self) -> datetime | None:
         """Return the time of the node's last sample, else of its last metric, else of its object."""
-        return self.heard or (self.published.update_time if self.published is not None else None) or self.declared_at
+        return self.last_sample_at or (self.published.update_time if self.published is not None else None) or self.declared_at
 
     # -- prediction ----------------------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class NodeState(msgspec.Struct):
             return None
         metric = self.published.metric()
         self.windows = NodeWindows.restored(metric, sizes)
-        self.published = msgspec.structs.replace(self.published, encoded=Published.encoded_without_digest(metric))
+        self.published = msgspec.structs.replace(self.published, encoded=PublishedReport.encoded_without_digest(metric))
         return self._restore_models(*stored, store) if stored is not None else None
 
     def _restore_models(self, ref: str, state: PredictionState, store: PredictionStore) -> Training | None:
@@ -201,7 +201,7 @@ class NodeState(msgspec.Struct):
         windows = self.windows
         assert windows is not None
         if state.trained_ms > windows.last_ms + LONGEST_MS:
-            # Later than any clock of a node.
+            # No clock of a node can be that far ahead: the stored models are ignored.
             self.stored_ms = 0
             return None
         placed = self.placed_by_uid()
@@ -255,8 +255,8 @@ class NodeState(msgspec.Struct):
         self.configure()
 
     def undeclare(self) -> None:
-        """The Node object is gone: it is no longer measured."""
-        self.declared, self.declared_at, self.windows, self.heard = 0, None, None, None
+        """The Node object was deleted: the node is no longer measured."""
+        self.declared, self.declared_at, self.windows, self.last_sample_at = 0, None, None, None
         if self.prediction is not None:
             self.prediction.end()
         self.to_restore = False
@@ -289,27 +289,27 @@ class NodeState(msgspec.Struct):
         """Take a placement of the node."""
         key = f"{namespace}/{name}"
         placement = event.data
-        if event.tombstone or not isinstance(placement, Placement | PlacementView) or placement.phase is _GONE:
+        if event.tombstone or not isinstance(placement, Placement | PredictionPlacement) or placement.phase is _GONE:
             self.placed.pop(key, None)
             return
         if not self.placed:
             self.placed = {}
-        pod = PlacedPod.of(placement)
+        pod = PredictedPod.of(placement)
         self.placed[key] = msgspec.structs.replace(pod, uid=intern(pod.uid), tier=intern(pod.tier))
 
-    def placed_by_uid(self) -> dict[str, PlacedPod]:
+    def placed_by_uid(self) -> dict[str, PredictedPod]:
         """Return the placed pods as reports name them: by uid, else by namespace and name."""
         return {pod.uid or key: pod for key, pod in self.placed.items()}
 
     @property
     def forgotten(self) -> bool:
-        """Whether no part of the node is left."""
+        """Whether nothing about the node is stored any more, so that its state can be dropped."""
         parts = (self.declared, self.published, self.placed, self.reported_amounts, self.stored_at)
         return not any(parts) and self.strategy is NO_STRATEGY
 
 
 def forecasts_of(
-    nodes: Sequence[NodeState], store: PredictionStore, now: datetime, config: MetricsConfig
+    nodes: Sequence[NodeMetricState], store: PredictionStore, now: datetime, config: MetricsConfig
 ) -> list[Forecast | None]:
     """The prediction for each node's reported pods; None before the first training."""
     found: list[Forecast | None] = []

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cotenant.events.node.usage import UsageSample
-from cotenant_metrics_ingest.varints import packed
+from cotenant_metrics_ingest.varints import integers
 
 LARGEST_VALUE = 2**44
 """Maximum of one sample, in milli-cores or bytes (16 TiB): sums of one sample per millisecond stay below 2^63 for minutes."""
@@ -61,15 +61,15 @@ def _begins(values: int, size: int) -> Table:
 def samples_of(sample: UsageSample) -> Samples | None:
     """The samples of a regular message; None for another."""
     size = len(sample.offsets_ms)
+    if not size:
+        return None
     series = [sample.node_usage, sample.system_usage, *[pod.series for pod in sample.pods]]
     if sample.host_applications:
         series += [host.series for host in sample.host_applications]
-    parts = [each.cpu_milli for each in series]
-    parts += [each.memory_bytes for each in series]
-    if not size or {*map(len, parts)} != {size}:
-        return None
+    pack = integers(size)
     try:
-        data = packed(parts)
+        # Series by series: one of another length is an error.
+        data = b"".join([pack(*each.cpu_milli) for each in series] + [pack(*each.memory_bytes) for each in series])
     except struct.error:
         return None
     # Negative values are the largest ones of unsigned integers.

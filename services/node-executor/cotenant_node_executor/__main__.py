@@ -35,7 +35,7 @@ from cotenant_node_executor.sampling.slow.collectors import SlowCollectors
 from cotenant_node_executor.sampling.slow.worker import SlowWorker
 from cotenant_node_executor.shell import ExecutorShell, adopt_handler
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
-from cotenant_node_executor.strategies.gates import DEFAULT_GATES, GATES, parse_gates
+from cotenant_node_executor.strategies.gates import DEFAULT_GATES, NODE_GATES, parse_gates
 from cotenant_node_executor.strategies.registry import strategies_of
 from cotenant_node_executor.targets.cgroup.driver import open_driver
 from cotenant_node_executor.targets.cgroup.knobs import probe
@@ -251,7 +251,7 @@ def main() -> None:
         type=gates,
         default=os.environ.get("COTENANT_FEATURE_GATES") or DEFAULT_GATES,
         metavar="NAME=BOOL,...",
-        help=f"features of strategies, as koordlet's: {', '.join(f'{name} ({on})' for name, on in GATES.items())}",
+        help=f"features of strategies, as koordlet's: {', '.join(f'{name} ({on})' for name, on in NODE_GATES.items())}",
     )
     made.add_argument("--sample-period", type=seconds, default=1.0, metavar="SECONDS", help="how often to sample the node")
     made.add_argument("--report-period", type=seconds, default=15.0, metavar="SECONDS", help="how often usage is published")

@@ -1,6 +1,6 @@
 """Facts about this host (CPU topology, memory, kernel, address) and the executor's report at start.
 
-In: /proc, /sys, the control groups around the node, the probed capabilities. Out: `GivenMachine`, `NodeFacts`,
+In: /proc, /sys, the control groups around the node, the probed capabilities. Out: `GivenMachine`, `LocalNode`,
 `ExecutorStatus`.
 """
 
@@ -12,16 +12,16 @@ import socket
 from pathlib import Path
 
 from cotenant.events.node.runs import ExecutorStatus
-from cotenant.model.names import CPU, LABEL_HOSTNAME, MEMORY, PODS, RUNTIME_KEY, RUNTIME_PROCESS
+from cotenant.model.names import CPU, LABEL_HOSTNAME, MEMORY, RESOURCE_PODS, RUNTIME_KEY, RUNTIME_PROCESS
 from cotenant_node_executor.core.core import MAX_PODS
 from cotenant_node_executor.sampling.given import GivenMachine, given_machine
 from cotenant_node_executor.sampling.kubelet import cpu_policy_in_force
 from cotenant_node_executor.sampling.machine import machine_cpus, processors_of
 from cotenant_node_executor.sampling.proc import parse_busy_ticks_per_cpu, parse_node_meminfo
 from cotenant_node_executor.strategies.kubelet_node import OFF
-from cotenant_node_executor.strategies.situation import NodeFacts, Processor, ResctrlFacts
+from cotenant_node_executor.strategies.situation import LocalNode, Processor, ResctrlFacts
 from cotenant_node_executor.targets.cgroup.hierarchy import Hierarchies, read_hierarchies
-from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, CgroupVersion
+from cotenant_node_executor.targets.interface import CgroupDriver, CgroupVersion, NodeCapabilities
 
 PODS_BY_EXECUTOR, PODS_BY_KUBELET = "executor", "kubelet"
 
@@ -49,11 +49,11 @@ def host_facts(
     proc: Path = Path("/proc"),
     sys: Path = Path("/sys"),
     kubelet: Path | None = None,
-) -> NodeFacts:
+) -> LocalNode:
     """Read the facts of this host. Nothing is reserved for the system: its consumption counts as system usage. `kubelet`: the
     folder of a kubelet that may be here; `kubelet_pods`: it runs the pods."""
     rows = processors_of(machine_cpus(sys), given.cpus)
-    return NodeFacts(
+    return LocalNode(
         name=node,
         capacity_milli=given.capacity_milli,
         allocatable_milli=given.capacity_milli,
@@ -107,7 +107,7 @@ def resctrl_facts(proc: Path, sys: Path) -> ResctrlFacts | None:
 
 
 def executor_status(
-    facts: NodeFacts, capabilities: Capabilities, boot: str, version: str, *, adopted: tuple[str, ...] = ()
+    facts: LocalNode, capabilities: NodeCapabilities, boot: str, version: str, *, adopted: tuple[str, ...] = ()
 ) -> ExecutorStatus:
     """Build the report of a host that runs host processes only, whose taint keeps other pods away; or of one of kubelet's."""
     if facts.kubelet_pods:
@@ -116,7 +116,7 @@ def executor_status(
     else:
         runtime = RUNTIME_PROCESS
         taints = ((RUNTIME_KEY, RUNTIME_PROCESS, "NoSchedule"),)
-    amounts = {CPU: facts.capacity_milli, MEMORY: facts.memory_bytes, PODS: MAX_PODS}
+    amounts = {CPU: facts.capacity_milli, MEMORY: facts.memory_bytes, RESOURCE_PODS: MAX_PODS}
     return ExecutorStatus(
         node=facts.name,
         boot=boot,

@@ -27,10 +27,10 @@ from cotenant_node_executor.sampling.latency.poller import LatencyPoller
 from cotenant_node_executor.sampling.sampler import Sampler
 from cotenant_node_executor.sampling.slow.readings import Asked
 from cotenant_node_executor.sampling.slow.worker import SlowWorker
-from cotenant_node_executor.sampling.snapshot import Look, Snapshot
+from cotenant_node_executor.sampling.snapshot import TriggerCheck, UsageSnapshot
 from cotenant_node_executor.sampling.threads import NO_THREADS, Threads, ThreadSampler
 from cotenant_node_executor.sampling.urgency import Urgency
-from cotenant_node_executor.sampling.wanted import Wanted
+from cotenant_node_executor.sampling.wanted import SamplingOptions
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
 from cotenant_node_executor.strategies.strategy import Reclaim
 from cotenant_node_executor.targets.address import RealtimeAttribute, RealtimeThreads
@@ -41,10 +41,10 @@ from cotenant_node_executor.targets.disks import Storage
 from cotenant_node_executor.targets.interface import (
     ROOT_GROUP,
     THREADS,
-    Capabilities,
     CgroupDriver,
     CgroupVersion,
     Knob,
+    NodeCapabilities,
     Reclaimed,
     Stat,
     WriteReport,
@@ -72,7 +72,7 @@ class KernelMachine:
     def __init__(
         self,
         driver: CgroupDriver,
-        capabilities: Capabilities,
+        capabilities: NodeCapabilities,
         state: Path,
         *,
         given: GivenMachine | None = None,
@@ -108,7 +108,7 @@ class KernelMachine:
         self._with_disks = capabilities.supports(Knob.BLKIO_READ_BPS) or capabilities.supports(Knob.IO_MAX)
         self._storage = NO_STORAGE
         self._storage_at: datetime | None = None
-        self._snapshot: Snapshot | None = None
+        self._snapshot: UsageSnapshot | None = None
         self._values: Mapping[tuple[str, Knob], str] = {}
         """Values of the last cycle, by file."""
 
@@ -186,16 +186,16 @@ class KernelMachine:
         """See `core.node.Machine`."""
         return self._urgency.wants_sample
 
-    def look(self) -> Look:
+    def look(self) -> TriggerCheck:
         """See `core.node.Machine`."""
         return self._urgency.look(time.monotonic_ns())
 
-    def _read_threads(self, snapshot: Snapshot) -> Threads:
+    def _read_threads(self, snapshot: UsageSnapshot) -> Threads:
         """The threads of pods that are not best-effort."""
         usage = {pod.usage.group: pod.usage.cpu_milli for pod in snapshot.pods.values() if pod.tier != BESTEFFORT}
         return self._thread_sampler.read(usage, snapshot.monotonic_ns)
 
-    def measure(self, wanted: Wanted) -> None:
+    def measure(self, wanted: SamplingOptions) -> None:
         """Find the groups of host applications, and what the slow collectors shall read."""
         self._with_threads = wanted.threads and self._capabilities.supports(THREADS)
         self._urgency.follows_spikes = wanted.spikes
@@ -207,7 +207,7 @@ class KernelMachine:
         if self._slow is not None:
             self._slow.ask(self._asked)
 
-    def _ask(self, snapshot: Snapshot) -> None:
+    def _ask(self, snapshot: UsageSnapshot) -> None:
         """Let the slow collectors read the existing pods."""
         if self._slow is None:
             return
@@ -225,7 +225,7 @@ class KernelMachine:
             self._slow.close()
 
     def _present_storage(self, now: datetime) -> Storage:
-        """The block devices, read again after a while; the same object while they are the same."""
+        """The block devices, read again after STORAGE_FOR; the same object while nothing has changed."""
         if self._storage_at is None or now - self._storage_at >= STORAGE_FOR:
             self._storage_at = now
             found = read_storage()
@@ -252,7 +252,7 @@ class KernelMachine:
             try:
                 self._driver.create(group)
             except (OSError, ValueError) as error:
-                logger.warning("group %s cannot be made: %s", group, error)
+                logger.warning("group %s cannot be created: %s", group, error)
             self._writer.forget(group)
 
     def write(self, targets: Composed) -> WriteReport:

@@ -22,7 +22,7 @@ from cotenant.model.quantities import QuantityError, Scalar, parse_value
 from cotenant.runtime.figures import Value, show
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.placed import DecodedPlacement
-from cotenant_node_executor.sampling.snapshot import GroupUsage, Snapshot
+from cotenant_node_executor.sampling.snapshot import GroupUsage, UsageSnapshot
 from cotenant_node_executor.shell import ExecutorShell
 from cotenant_node_executor.strategies.cpu.burst import strategy as burst
 from cotenant_node_executor.strategies.cpu.evict import strategy as cpu_evict
@@ -60,11 +60,11 @@ def _of_node(shell: ExecutorShell, read: OfCore) -> Iterable[Value]:
     return []
 
 
-def _snapshot(core: ExecutorCore) -> Snapshot | None:
+def _snapshot(core: ExecutorCore) -> UsageSnapshot | None:
     return core.seen.snapshot if core.seen is not None else None
 
 
-def _from_snapshot(read: Callable[[Snapshot], Iterable[Value]]) -> OfCore:
+def _from_snapshot(read: Callable[[UsageSnapshot], Iterable[Value]]) -> OfCore:
     def values(core: ExecutorCore) -> Iterable[Value]:
         snapshot = _snapshot(core)
         return read(snapshot) if snapshot is not None else ()
@@ -79,20 +79,20 @@ def _usage(cpu_milli: int | None, memory_bytes: int | None) -> Iterator[Value]:
         yield memory_bytes, {"resource": "memory", "unit": "byte"}
 
 
-def _node_cpu(snapshot: Snapshot) -> Iterator[Value]:
+def _node_cpu(snapshot: UsageSnapshot) -> Iterator[Value]:
     if snapshot.node.cpu_milli is not None:
         yield snapshot.node.cpu_milli / 1000, {}
 
 
-def _node_memory(snapshot: Snapshot) -> Iterator[Value]:
+def _node_memory(snapshot: UsageSnapshot) -> Iterator[Value]:
     yield snapshot.node.memory_bytes, {}
 
 
-def _node_usage(snapshot: Snapshot) -> Iterator[Value]:
+def _node_usage(snapshot: UsageSnapshot) -> Iterator[Value]:
     return _usage(snapshot.node.cpu_milli, snapshot.node.memory_bytes)
 
 
-def _system_usage(snapshot: Snapshot) -> Iterator[Value]:
+def _system_usage(snapshot: UsageSnapshot) -> Iterator[Value]:
     return _usage(snapshot.system.cpu_milli, snapshot.system.memory_bytes)
 
 
@@ -103,11 +103,11 @@ def _numa_usage(core: ExecutorCore) -> Iterator[Value]:
             yield value, {"numa_node_id": str(each.node), **labels}
 
 
-def _services_cpu(snapshot: Snapshot) -> Iterator[Value]:
+def _services_cpu(snapshot: UsageSnapshot) -> Iterator[Value]:
     yield sum(each.usage.cpu_milli or 0 for each in snapshot.pods.values() if each.tier != BESTEFFORT) / 1000, {}
 
 
-def _batch_cpu(snapshot: Snapshot) -> Iterator[Value]:
+def _batch_cpu(snapshot: UsageSnapshot) -> Iterator[Value]:
     """The best-effort group, which has YARN's containers too; its pods where it is not measured (the simulated machine)."""
     group = snapshot.tiers.get(BESTEFFORT)
     pods = sum(each.usage.cpu_milli or 0 for each in snapshot.pods.values() if each.tier == BESTEFFORT)
@@ -138,6 +138,15 @@ def _evictions(core: ExecutorCore) -> Iterator[Value]:
         counts[reason] = counts.get(reason, 0) + count
     for reason, count in sorted(counts.items()):
         yield count, {"reason": reason}
+
+
+def _evicted(core: ExecutorCore) -> Iterator[Value]:
+    """The pods that are being evicted: koordlet keeps a series for each pod that it ever evicted."""
+    for (namespace, name), placed in sorted(core.placed.items()):
+        begun = core.evictions.begun(placed.placement.uid)
+        if begun is not None:
+            reason = EVICTION_REASONS.get(begun.strategy, begun.strategy)
+            yield 1, {"pod_namespace": namespace, "pod_name": name, "reason": reason}
 
 
 def _allocatable(core: ExecutorCore) -> Iterator[Value]:
@@ -204,7 +213,7 @@ def _scaled(knob: Knob, core: ExecutorCore) -> Iterator[Value]:
 METRICS: tuple[tuple[str, str, OfCore], ...] = (
     ("node_used_cpu_cores", "CPU that the node uses", _from_snapshot(_node_cpu)),
     ("node_used_memory_bytes", "Memory that the node uses, without page cache", _from_snapshot(_node_memory)),
-    ("node_metric_node_usage", "What the node uses", _from_snapshot(_node_usage)),
+    ("node_metric_node_usage", "Usage of the node by resource", _from_snapshot(_node_usage)),
     ("node_metric_system_usage", "Usage outside of pods and host applications", _from_snapshot(_system_usage)),
     ("node_metric_numa_node_usage", "Usage of each NUMA node", _numa_usage),
     ("node_resource_allocatable", "Batch and mid resources that the node offers", _allocatable),
@@ -213,6 +222,7 @@ METRICS: tuple[tuple[str, str, OfCore], ...] = (
     ("be_suppress_be_used_cpu_cores", "CPU that best-effort work uses", _from_snapshot(_batch_cpu)),
     ("host_application_resource_usage", "CPU in cores and memory in bytes by host application", _applications),
     ("pod_eviction", "Evictions begun, by reason", _evictions),
+    ("pod_eviction_detail", "Pods that are being evicted", _evicted),
     ("pod_psi", "Stalled share of time of a pod, in percent", _pressures),
     ("container_resource_requests", "Batch and mid resources requested", partial(_amounts, lambda one: one.resources.requests)),
     ("container_resource_limits", "Limits of batch and mid resources", partial(_amounts, lambda one: one.resources.limits)),

@@ -22,8 +22,8 @@ from cotenant_node_executor.runtime.interface import AskEviction, PodToRun, Runt
 from cotenant_node_executor.runtime.kubelet import KubeletRuntime
 from cotenant_node_executor.sampling.given import GivenMachine
 from cotenant_node_executor.sampling.slow.worker import SlowWorker
-from cotenant_node_executor.targets.cgroup.paths import Layout
-from cotenant_node_executor.targets.interface import THREADS, Capabilities, CgroupDriver, Knob, KnobSupport
+from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver
+from cotenant_node_executor.targets.interface import THREADS, CgroupDriver, Knob, KnobSupport, NodeCapabilities
 from cotenant_node_executor.targets.kubelet.binding import (
     NOTHING_BOUND,
     Bound,
@@ -52,7 +52,7 @@ class KubeletMachine(KernelMachine):
         self,
         driver: KubeletDriver,
         own: CgroupDriver,
-        capabilities: Capabilities,
+        capabilities: NodeCapabilities,
         state: Path,
         *,
         kubepods: Kubepods,
@@ -66,7 +66,7 @@ class KubeletMachine(KernelMachine):
         self._kubepods = kubepods
         self._names = names
         self._bound_pods: Mapping[str, PodToRun] | None = None
-        self._layout: Layout | None = None
+        self._layout: KubeletCgroupDriver | None = None
         self._runtimes: tuple[str, ...] = ()
         self._unmatched: dict[str, int] = {}
         """Mismatches, and since when."""
@@ -202,19 +202,19 @@ class KubeletMachine(KernelMachine):
             logger.error("%s of %s could not be restored; the next start tries again", knob.value, group or "/")
 
     def stop_everything(self, now: datetime, grace_seconds: int) -> bool:
-        """Nothing of kubelet's is stopped; what was set is restored by `close`."""
+        """Kubelet's pods are not stopped; `close` restores the files that were set."""
         del now, grace_seconds
         return True
 
     def close(self) -> None:
-        """See `KernelMachine`; and restore everything, as the groups are not the executor's."""
+        """See `KernelMachine`; also restore every file, as the groups belong to kubelet."""
         super().close()
         self.restore()
         self._other_writer.apply({})
         self._kubepods.close()
         self._kubelet.take(NOTHING_BOUND)
         if not self._own.close():
-            logger.warning("%s is left: it holds processes", self._own.root_group)
+            logger.warning("%s is not removed: it contains processes", self._own.root_group)
 
 
 def kubelet_pods(pods: Iterable[PodToRun]) -> dict[str, KubeletPod]:
@@ -232,7 +232,7 @@ def kubelet_pods(pods: Iterable[PodToRun]) -> dict[str, KubeletPod]:
     }
 
 
-def in_kubelets_tree(capabilities: Capabilities, driver: KubeletDriver) -> Capabilities:
+def in_kubelets_tree(capabilities: NodeCapabilities, driver: KubeletDriver) -> NodeCapabilities:
     """The capabilities, limited to files of kubelet's groups; groups that do not exist yet are assumed to have them."""
     knobs = dict(capabilities.knobs)
     knobs[THREADS] = KnobSupport(False, "the threads of kubelet's pods are left where its CPU manager puts them")

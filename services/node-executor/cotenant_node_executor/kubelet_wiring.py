@@ -21,8 +21,8 @@ from cotenant_node_executor.sampling.slow.worker import SlowWorker
 from cotenant_node_executor.strategies.kubelet_node import on_kubelet_node
 from cotenant_node_executor.strategies.registry import strategies_of
 from cotenant_node_executor.targets.cgroup.hierarchy import read_hierarchies
-from cotenant_node_executor.targets.cgroup.paths import Layout
-from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver
+from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver
+from cotenant_node_executor.targets.interface import CgroupDriver, NodeCapabilities
 from cotenant_node_executor.targets.kubelet.binding import bind
 from cotenant_node_executor.targets.kubelet.container_names import ContainerNames
 from cotenant_node_executor.targets.kubelet.driver import KubeletDriver
@@ -33,7 +33,7 @@ logger = logging.getLogger("cotenant_node_executor")
 
 
 def kubelet_node(
-    arguments: argparse.Namespace, periods: Periods, own: CgroupDriver, capabilities: Capabilities
+    arguments: argparse.Namespace, periods: Periods, own: CgroupDriver, capabilities: NodeCapabilities
 ) -> tuple[KubeletMachine, ExecutorNode]:
     """Build the node for this host whose pods kubelet runs. `own`: a group of the executor's own, which was probed."""
     if own.sandbox:
@@ -43,7 +43,7 @@ def kubelet_node(
         driver = KubeletDriver(
             read_hierarchies(), arguments.kubelet_cgroup_root.strip("/"), HeldFiles(folder / "kubelet-values.journal")
         )
-        configured = None if arguments.cgroup_driver == "auto" else Layout(arguments.cgroup_driver)
+        configured = None if arguments.cgroup_driver == "auto" else KubeletCgroupDriver(arguments.cgroup_driver)
         kubepods = Kubepods(driver.top, layout=configured)
     except (OSError, ValueError) as error:
         own.close()
@@ -93,7 +93,7 @@ def add_options(made: argparse.ArgumentParser) -> None:
     )
     made.add_argument(
         "--cgroup-driver",
-        choices=("auto", *(layout.value for layout in Layout)),
+        choices=("auto", *(layout.value for layout in KubeletCgroupDriver)),
         default="auto",
         help="with --pods kubelet: layout of its control groups; detected by default",
     )

@@ -11,7 +11,7 @@ from cotenant.events.requests import MAX_LOG_ANSWER_BYTES, LogsRequest
 from cotenant.runtime.process import RequestError
 from cotenant_node_executor.core.node import ExecutorNode
 from cotenant_node_executor.core.placed import DecodedPlacement
-from cotenant_node_executor.runtime.interface import LogRequest, LogUnavailableError
+from cotenant_node_executor.runtime.interface import LogRequest, PodLogUnavailableError
 
 
 def read_logs(node: ExecutorNode, request: LogsRequest) -> str:
@@ -29,7 +29,7 @@ def read_logs(node: ExecutorNode, request: LogsRequest) -> str:
                 previous=request.previous,
             )
         )
-    except LogUnavailableError as error:
+    except PodLogUnavailableError as error:
         raise RequestError(404, f"pod {request.namespace}/{request.name}: {error}") from error
 
 

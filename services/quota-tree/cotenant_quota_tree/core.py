@@ -26,7 +26,7 @@ from cotenant.api.objects.pod import decode_pod
 from cotenant.domain.quota.profile import ProfileError, decode_profile
 from cotenant.domain.quota.trees.declared import DeclaredQuotas, with_built_in
 from cotenant.domain.quota.trees.node_totals import counted_node
-from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.view import ElasticQuotaView, decode_quota
 from cotenant.engine.agenda import Agenda
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION, Request
@@ -45,7 +45,7 @@ from cotenant.model.times import EPOCH, NEVER
 from cotenant_quota_tree.nodes import NodeOffers, declared_ready
 from cotenant_quota_tree.pods import OnNode, PodDemands, PodKey
 from cotenant_quota_tree.profiles import QuotaProfiles
-from cotenant_quota_tree.publishing import Desired, Published, newest, publish_at, refs, runtime_of
+from cotenant_quota_tree.publishing import Desired, PublishedQuota, newest, publish_at, refs, runtime_of
 from cotenant_quota_tree.publishing_runtime import runtime_event
 from cotenant_quota_tree.revocation import Revocation
 from cotenant_quota_tree.revoking import Revoking
@@ -73,9 +73,9 @@ class QuotaTreeCore:
     """The pure core; see the module."""
 
     def __init__(
-        self, rules: Rules | None = None, settle: timedelta = SETTLE, revocation: Revocation | None = None
+        self, rules: QuotaRules | None = None, settle: timedelta = SETTLE, revocation: Revocation | None = None
     ) -> None:
-        self.rules = rules or Rules()
+        self.rules = rules or QuotaRules()
         self.settle = settle
         self.revocation = revocation or Revocation()
         self.refused: dict[str, str] = {}
@@ -86,7 +86,7 @@ class QuotaTreeCore:
         self._pods = PodDemands(self.rules)
         self._profiles = QuotaProfiles(self._nodes.offers)
         self._revoking = Revoking()
-        self._published: dict[str, Published] = {}
+        self._published: dict[str, PublishedQuota] = {}
         self._newest_quota = 0
         self._newest_node = 0
         self._newest_pod = 0
@@ -146,7 +146,7 @@ class QuotaTreeCore:
             self._published.pop(subject, None)
             self._revoking.publish(subject, None, event.sequence)
             return
-        self._published[subject] = Published(data, newest(event.causes), event.time)
+        self._published[subject] = PublishedQuota(data, newest(event.causes), event.time)
         if isinstance(data, QuotaRuntime):
             self._revoking.publish(subject, data, event.sequence)
 
@@ -249,7 +249,7 @@ class QuotaTreeCore:
         events: list[Event] = []
         for subject in self._agenda.due(now):
             published = self._published.get(subject)
-            quota = self._wanted(subject, published, now)
+            quota = self._content(subject, published, now)
             due = publish_at(quota, published, self.settle) if quota is not None else EPOCH if published is not None else NEVER
             if due > now:
                 self._agenda.settle(subject, min(due, self._streak_due(subject, published)))
@@ -269,7 +269,7 @@ class QuotaTreeCore:
         """Return the requested evictions without an answer."""
         return list(self._revoking.requests(self._pods)) if self.revocation.enabled else ()
 
-    def _wanted(self, subject: str, published: Published | None, now: datetime) -> Desired | None:
+    def _content(self, subject: str, published: PublishedQuota | None, now: datetime) -> Desired | None:
         """Return the content of the subject's event; None for no event."""
         quota = self._desired.get(subject)
         if quota is None:
@@ -282,11 +282,11 @@ class QuotaTreeCore:
         outstanding, pods = self._revoking.outstanding(subject, self._pods), partial(self._pods.held, quota.quota)
         return self.revocation.continued(quota, runtime_of(published), outstanding, pods, now)
 
-    def _streak_due(self, subject: str, published: Published | None) -> datetime:
+    def _streak_due(self, subject: str, published: PublishedQuota | None) -> datetime:
         quota = self._desired.get(subject)
         return self.revocation.due_at(quota, runtime_of(published)) if quota is not None else NEVER
 
-    def _causes(self, quota: Desired, published: Published | None) -> tuple[str, ...]:
+    def _causes(self, quota: Desired, published: PublishedQuota | None) -> tuple[str, ...]:
         since = published.newest_cause if published is not None else 0
         if isinstance(quota, ProfiledQuota):
             of_profile = self._profiles.sequence(quota.namespace, quota.profile)

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import msgspec
 
-from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.trees.terminating import Terminating
-from cotenant.engine.definition import GATHERED, Definition
+from cotenant.engine.definition import GATHERED, ServiceDefinition
 from cotenant.model.bounds import MAX_SECONDS
 from cotenant_quota_tree.core import FILTERS, QuotaTreeCore
 from cotenant_quota_tree.gauges import GAUGES
@@ -40,7 +40,7 @@ class QuotaTreeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 def make_core(config: QuotaTreeConfig) -> QuotaTreeCore:
     """Return an empty core."""
-    rules = Rules(
+    rules = QuotaRules(
         scale_min=config.scale_min,
         guarantee_usage=config.guarantee_usage,
         terminating=config.terminating_pods,
@@ -50,7 +50,7 @@ def make_core(config: QuotaTreeConfig) -> QuotaTreeCore:
     return QuotaTreeCore(rules, timedelta(seconds=config.settle_seconds), revocation)
 
 
-DEFINITION = Definition(
+DEFINITION = ServiceDefinition(
     name="quota-tree",
     core_version=CORE_VERSION,
     filters=FILTERS,

@@ -17,8 +17,8 @@ import msgspec
 from cotenant.api.objects.pod import Pod
 from cotenant.api.times import parse_rfc3339
 from cotenant.domain.quota.membership import is_preemptible
-from cotenant.domain.quota.trees.demands import ENDED_PHASES, Demands, Kind, counted_request, kind_of
-from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.trees.demands import ENDED_PHASES, ChargeClass, Demands, counted_request, kind_of
+from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.trees.terminating import ignored_after
 from cotenant.model.times import EPOCH
 from cotenant_quota_tree.revocation import HeldPod
@@ -28,7 +28,7 @@ PodKey = tuple[str, str]
 
 class _PodFacts(msgspec.Struct, frozen=True):
     uid: str
-    kind: Kind
+    kind: ChargeClass
     names_node: bool
     ended: bool
     sequence: int
@@ -59,15 +59,15 @@ class _Pod:
         """Facts from the object, while it exists."""
         self.on_nodes: dict[str, OnNode] = {}
         """States by the subject of their placement or run."""
-        self.asked: Kind | None = None
-        self.held: Kind | None = None
+        self.asked: ChargeClass | None = None
+        self.held: ChargeClass | None = None
         """The kinds as which it is counted as request and as used."""
 
 
 class PodDemands:
     """A mutable fold."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: QuotaRules) -> None:
         self._rules = rules
         self.demands = Demands(rules)
         self._now = EPOCH
@@ -75,7 +75,7 @@ class PodDemands:
         """A heap of terminating pods by the time after which they do not count. Bound: an entry per version of a terminating
         pod's object until that time."""
         self._pods: dict[PodKey, _Pod] = {}
-        self._members: dict[Kind, set[PodKey]] = {}
+        self._members: dict[ChargeClass, set[PodKey]] = {}
         """The pods that are counted, by kind."""
 
     # -- folding -------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class PodDemands:
     def _recount(self, key: PodKey, known: _Pod) -> None:
         """The pod counts as request until it has ended, and as used once it is assigned."""
         pod = known.facts
-        kind: Kind | None = None
+        kind: ChargeClass | None = None
         assigned = False
         if pod is not None:
             assigned, ended = pod.names_node, pod.ended

@@ -21,7 +21,7 @@ PROFILE_SETTLE = timedelta(seconds=10)
 Desired = QuotaRuntime | ProfiledQuota
 
 
-class Published(msgspec.Struct, frozen=True):
+class PublishedQuota(msgspec.Struct, frozen=True):
     """The last event of a subject."""
 
     quota: Desired
@@ -30,7 +30,7 @@ class Published(msgspec.Struct, frozen=True):
     time: datetime | None
 
 
-def publish_at(quota: Desired, published: Published | None, settle: timedelta) -> datetime:
+def publish_at(quota: Desired, published: PublishedQuota | None, settle: timedelta) -> datetime:
     """Return the earliest time at which the event is published, NEVER while the log holds the same."""
     if published is None:
         return EPOCH
@@ -41,7 +41,7 @@ def publish_at(quota: Desired, published: Published | None, settle: timedelta) -
     return published.time + (settle if isinstance(quota, QuotaRuntime) else PROFILE_SETTLE)
 
 
-def runtime_of(published: Published | None) -> QuotaRuntime | None:
+def runtime_of(published: PublishedQuota | None) -> QuotaRuntime | None:
     """Return the last event of a quota."""
     quota = published.quota if published is not None else None
     return quota if isinstance(quota, QuotaRuntime) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from cotenant.engine.definition import Definition, Question
+from cotenant.engine.definition import Question, ServiceDefinition
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant_scheduler.core import SchedulerCore
@@ -23,7 +23,7 @@ def urgent(event: Event) -> bool:
     return isinstance(event.data, Placement) and event.data.phase is PlacementPhase.BOUND
 
 
-DEFINITION = Definition(
+DEFINITION = ServiceDefinition(
     name="scheduler",
     core_version="7",
     filters=FILTERS,

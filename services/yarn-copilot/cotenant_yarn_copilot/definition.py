@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cotenant.engine.definition import Definition
+from cotenant.engine.definition import ServiceDefinition
 from cotenant_yarn_copilot.config import CopilotConfig
 from cotenant_yarn_copilot.core import FILTERS, YarnCopilot
 
@@ -11,7 +11,7 @@ def _make_core(config: CopilotConfig) -> YarnCopilot:
     return YarnCopilot(config.rounding)
 
 
-DEFINITION = Definition(
+DEFINITION = ServiceDefinition(
     name="yarn-copilot",
     core_version="1",
     filters=FILTERS,

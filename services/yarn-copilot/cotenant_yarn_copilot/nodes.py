@@ -27,7 +27,7 @@ from cotenant_yarn_copilot.node_id import ANNOTATION_NODE_ID, LABEL_COMPONENT, N
 _HEAD = msgspec.json.Decoder(AnyObject)
 
 
-class PlacedPod(msgspec.Struct, frozen=True):
+class BatchPod(msgspec.Struct, frozen=True):
     """A pod on the node: its batch requests, and its labels if it is a NodeManager."""
 
     batch: BatchAmounts
@@ -43,7 +43,7 @@ class KnownNode(msgspec.Struct):
     ref: str = ""
     resources: NodeResources | None = None
     resources_ref: str = ""
-    pods: dict[str, PlacedPod] = msgspec.field(default_factory=dict)
+    pods: dict[str, BatchPod] = msgspec.field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
@@ -74,19 +74,19 @@ class KnownNode(msgspec.Struct):
         return origin
 
 
-def placed_pod(placement: Placement) -> PlacedPod:
+def placed_pod(placement: Placement) -> BatchPod:
     """Return the fields that are read from a placement."""
     batch = BatchAmounts(placement.requests.get(BATCH_CPU, 0), placement.requests.get(BATCH_MEMORY, 0))
     raw = bytes(placement.pod)
     if NODE_MANAGER.encode() not in raw:
-        return PlacedPod(batch)
+        return BatchPod(batch)
     try:
         metadata = _HEAD.decode(raw).metadata
     except msgspec.DecodeError:
-        return PlacedPod(batch)
+        return BatchPod(batch)
     if metadata.labels.get(LABEL_COMPONENT) != NODE_MANAGER:
-        return PlacedPod(batch)
-    return PlacedPod(batch, PodLabels(placement.name, placement.node, metadata.labels, metadata.annotations))
+        return BatchPod(batch)
+    return BatchPod(batch, PodLabels(placement.name, placement.node, metadata.labels, metadata.annotations))
 
 
 def last_published(published: Mapping[str, Event], entity: str) -> YarnNode | None:

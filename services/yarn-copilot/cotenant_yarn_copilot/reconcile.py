@@ -42,7 +42,7 @@ class NodePlan(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class SyncResult(msgspec.Struct, frozen=True):
     """The result of a plan. `foreign` None: the node's foreign share is unchanged."""
 
     again: bool
@@ -75,19 +75,19 @@ def plan_node(node: KubernetesNode | None, pods: Sequence[PodLabels], rounding: 
     return NodePlan(PlanKind.GIVE, node_id, to_yarn(batch, rounding))
 
 
-def outcome_of(plan: NodePlan, *, update_failed: bool, used: YarnResource) -> Outcome:
+def outcome_of(plan: NodePlan, *, update_failed: bool, used: YarnResource) -> SyncResult:
     """Return the outcome of a plan after its execution; `used`: YARN's usage as the ResourceManager reports it."""
     match plan.kind:
         case PlanKind.NOTHING:
-            return Outcome(again=False, failed=False)
+            return SyncResult(again=False, failed=False)
         case PlanKind.CLEAR:
-            return Outcome(again=False, failed=False, foreign=BatchAmounts())
+            return SyncResult(again=False, failed=False, foreign=BatchAmounts())
         case PlanKind.RETRY:
-            return Outcome(again=True, failed=True)
+            return SyncResult(again=True, failed=True)
         case PlanKind.GIVE if update_failed:
-            return Outcome(again=True, failed=True)
+            return SyncResult(again=True, failed=True)
         case _:
-            return Outcome(again=False, failed=False, foreign=of_yarn(used))
+            return SyncResult(again=False, failed=False, foreign=of_yarn(used))
 
 
 def used_of(node_id: YarnNodeId | None, reports: Mapping[str, Mapping[str, YarnResource]]) -> YarnResource:

@@ -36,7 +36,7 @@ from cotenant_yarn_copilot.config import CopilotConfig
 from cotenant_yarn_copilot.core import FILTERS, Setting, YarnCopilot
 from cotenant_yarn_copilot.rm_client import ResourceManagerError
 from cotenant_yarn_copilot.rm_messages import AnswerError, RmNode
-from cotenant_yarn_copilot.update_call import Step, update_steps
+from cotenant_yarn_copilot.update_call import UpdateCall, update_steps
 
 logger = logging.getLogger(__name__)
 
@@ -199,7 +199,7 @@ class Syncing:
             outcome: RmNode | str = ""
             try:
                 while True:
-                    if step is Step.UPDATE:
+                    if step is UpdateCall.UPDATE:
                         outcome = await self._update(client, setting)
                         step = steps.send(isinstance(outcome, RmNode))
                     else:

@@ -14,21 +14,21 @@ from collections.abc import Generator
 from enum import StrEnum
 
 
-class Step(StrEnum):
+class UpdateCall(StrEnum):
     """A call to make."""
 
     UPDATE = "updateNodeResource"
     REINITIALIZE = "reinitialize"
 
 
-def update_steps(*, has_node: bool, has_client: bool) -> Generator[Step, bool, bool]:
+def update_steps(*, has_node: bool, has_client: bool) -> Generator[UpdateCall, bool, bool]:
     """Yield the calls to make; return whether the update failed. Without a node there is nothing to do."""
     if not has_node:
         return False
     if not has_client:
         return True
-    went_well = yield Step.UPDATE
+    went_well = yield UpdateCall.UPDATE
     if went_well:
         return False
-    yield Step.REINITIALIZE
+    yield UpdateCall.REINITIALIZE
     return True

@@ -1,9 +1,9 @@
 """The definition of a kind for the API: schema, columns, validation, defaulting, composition, status; and the registry of
 kinds.
 
-A kind is one file of `cotenant.kinds` that ends with its `Definition`. The registry finds definitions by (group, plural), so
-that two groups may use one plural, and by (apiVersion, kind). Rules that depend on other objects than the written one
-are the gateway's (`admission/chain.py`), keyed by kind as well.
+A kind is one file of `cotenant.kinds` that ends with its `KindDefinition`. The registry finds definitions by (group, plural),
+so that two groups may use one plural, and by (apiVersion, kind). Rules that depend on other objects than the written one are
+the gateway's (`admission/chain.py`), keyed by kind as well.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Subresource(msgspec.Struct, frozen=True):
     version: str = ""
 
 
-class Definition(msgspec.Struct, frozen=True, eq=False):
+class KindDefinition(msgspec.Struct, frozen=True, eq=False):
     """One kind as the API serves it. Without optional members a document is stored and shown unchanged."""
 
     kind: Kind
@@ -114,21 +114,21 @@ class Definition(msgspec.Struct, frozen=True, eq=False):
 class Registry:
     """Kinds by (group, plural) and by (apiVersion, kind). Raises ValueError where two definitions claim one of them."""
 
-    def __init__(self, definitions: Sequence[Definition]) -> None:
+    def __init__(self, definitions: Sequence[KindDefinition]) -> None:
         self.definitions = tuple(definitions)
         self._by_resource = {(found.kind.group, found.kind.plural): found for found in self.definitions}
         self._by_type = {(found.kind.api_version, found.kind.kind): found for found in self.definitions}
         if not len(self._by_resource) == len(self._by_type) == len(self.definitions):
             raise ValueError("two definitions have the same group and plural, or the same apiVersion and kind")
 
-    def __iter__(self) -> Iterator[Definition]:
+    def __iter__(self) -> Iterator[KindDefinition]:
         return iter(self.definitions)
 
-    def __getitem__(self, resource: tuple[str, str]) -> Definition:
+    def __getitem__(self, resource: tuple[str, str]) -> KindDefinition:
         """Return the definition of a (group, plural). Raises KeyError."""
         return self._by_resource[resource]
 
-    def of(self, kind: Kind) -> Definition:
+    def of(self, kind: Kind) -> KindDefinition:
         """Return the definition of a kind. Raises KeyError."""
         return self._by_resource[kind.group, kind.plural]
 

@@ -53,10 +53,10 @@ class Overlay(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def empty(self) -> bool:
-        return self == NOTHING
+        return self == NO_OVERLAY
 
 
-NOTHING = Overlay()
+NO_OVERLAY = Overlay()
 
 
 def composed_document(document: msgspec.Raw | None, overlay: Overlay, version: int) -> bytes:
@@ -69,7 +69,7 @@ def composed_document(document: msgspec.Raw | None, overlay: Overlay, version: i
     elif overlay.head:
         top["spec"] = raw({**member_object(top, "spec"), **member_object(overlay.head, "spec")})
     metadata["resourceVersion"] = msgspec.Raw(b'"%d"' % version)
-    if overlay is not NOTHING:
+    if overlay is not NO_OVERLAY:
         _lay_texts(metadata, "labels", overlay.labels)
         _lay_texts(metadata, "annotations", overlay.annotations)
         _lay_spec(top, overlay)

@@ -14,7 +14,7 @@ import msgspec
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.metadata import AnyObject, Headed, ObjectMeta
 from cotenant.api.objects.pod import Pod
-from cotenant.api.overlay import NOTHING, Overlay, composed_document
+from cotenant.api.overlay import NO_OVERLAY, Overlay, composed_document
 from cotenant.events.envelope import Event
 
 SNAPSHOT_BYTES = 512
@@ -31,7 +31,7 @@ class Address(msgspec.Struct, frozen=True, gc=False):
     name: str
 
 
-class Stored(msgspec.Struct, frozen=True, gc=False):
+class StoredObject(msgspec.Struct, frozen=True, gc=False):
     """The object's own document as the log holds it, with its metadata decoded; for some kinds also the typed view."""
 
     raw: msgspec.Raw
@@ -43,13 +43,13 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
 def stored_document(
     raw: msgspec.Raw, sequence: int, time: datetime | None, decode: Callable[[msgspec.Raw], Headed] | None = None
-) -> Stored:
+) -> StoredObject:
     """Return the document with its metadata, and its view if `decode` is given. Raises msgspec.MsgspecError where it is not an
     object of its kind."""
     if decode is not None:
         view = decode(raw)
-        return Stored(raw, view.metadata, sequence, time, view)
-    return Stored(raw, _HEAD.decode(raw).metadata, sequence, time)
+        return StoredObject(raw, view.metadata, sequence, time, view)
+    return StoredObject(raw, _HEAD.decode(raw).metadata, sequence, time)
 
 
 Composer = Callable[["Snapshot"], Overlay]
@@ -63,7 +63,7 @@ class Snapshot(msgspec.Struct, eq=False, gc=False):
     """
 
     address: Address
-    stored: Stored | None
+    stored: StoredObject | None
     parts: Mapping[str, Event]
     version: int
     composer: Composer | None
@@ -76,7 +76,7 @@ class Snapshot(msgspec.Struct, eq=False, gc=False):
     def overlay(self) -> Overlay:
         """The parts' additions to the document."""
         if self._overlay is None:
-            self._overlay = self.composer(self) if self.composer is not None else NOTHING
+            self._overlay = self.composer(self) if self.composer is not None else NO_OVERLAY
         return self._overlay
 
     @property

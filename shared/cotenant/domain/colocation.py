@@ -60,14 +60,16 @@ def colocation_errors(pod: Pod, old: Pod | None = None, *, priority_label_may_ch
 def _changes(pod: Pod, old: Pod, priority_label_may_change: bool) -> list[FieldError]:
     found: list[FieldError] = []
     if qos_raw(pod) is not qos_raw(old):
-        found.append(invalid(QOS_FIELD, qos_raw(pod).value, f"field is immutable, it is {qos_raw(old).value!r}"))
+        found.append(invalid(QOS_FIELD, qos_raw(pod).value, _fixed(qos_raw(old).value)))
     if priority_raw(pod) is not priority_raw(old):
-        found.append(
-            invalid("spec.priority", priority_raw(pod).value, f"field is immutable, it is {priority_raw(old).value!r}")
-        )
+        found.append(invalid("spec.priority", priority_raw(pod).value, _fixed(priority_raw(old).value)))
     if not priority_label_may_change:
         new_label, old_label = (item.metadata.labels.get(LABEL_PRIORITY) for item in (pod, old))
         if new_label != old_label:
             shown = new_label if new_label is not None else ""
-            found.append(invalid(PRIORITY_FIELD, shown, f"field is immutable, it is {old_label!r}"))
+            found.append(invalid(PRIORITY_FIELD, shown, _fixed(old_label)))
     return found
+
+
+def _fixed(value: str | None) -> str:
+    return f"field is immutable, it is {value!r}" if value else "field is immutable, it is not set"

@@ -197,7 +197,7 @@ def _integer(text: str) -> int | None:
 # -- the status of a PodGroup ----------------------------------------------------------------------------------------
 
 
-class Phase(StrEnum):
+class PodGroupPhase(StrEnum):
     """A PodGroup's phase."""
 
     NONE = ""
@@ -224,7 +224,7 @@ class Members(msgspec.Struct, frozen=True):
 class PodGroupState(msgspec.Struct, frozen=True):
     """The status of a PodGroup."""
 
-    phase: Phase = Phase.NONE
+    phase: PodGroupPhase = PodGroupPhase.NONE
     scheduled: int = 0
     running: int = 0
     succeeded: int = 0
@@ -232,7 +232,7 @@ class PodGroupState(msgspec.Struct, frozen=True):
     schedule_start: datetime | None = None
 
 
-_OVER = (Phase.FINISHED, Phase.FAILED)
+_OVER = (PodGroupPhase.FINISHED, PodGroupPhase.FAILED)
 _MOST_STEPS = 8
 """Phases only go forward but for Pending, so that a few steps reach the last one."""
 
@@ -255,24 +255,24 @@ def _next_state(
     """One step of the PodGroup controller."""
     if last.phase in _OVER or _is_old(last, least, created):
         return last
-    if last.phase is Phase.NONE:
-        return msgspec.structs.replace(last, phase=Phase.PENDING)
-    if last.phase is Phase.PENDING:
+    if last.phase is PodGroupPhase.NONE:
+        return msgspec.structs.replace(last, phase=PodGroupPhase.PENDING)
+    if last.phase is PodGroupPhase.PENDING:
         ready = members.pods >= least > 0
-        return msgspec.structs.replace(last, phase=Phase.PRE_SCHEDULING) if ready else last
+        return msgspec.structs.replace(last, phase=PodGroupPhase.PRE_SCHEDULING) if ready else last
     if not members.pods:
-        return msgspec.structs.replace(last, phase=Phase.PENDING)
+        return msgspec.structs.replace(last, phase=PodGroupPhase.PENDING)
     phase, start = last.phase, last.schedule_start
     if members.scheduled < least:
-        phase, start = Phase.SCHEDULING, start or now
+        phase, start = PodGroupPhase.SCHEDULING, start or now
     else:
-        phase = Phase.SCHEDULED if phase in (Phase.PRE_SCHEDULING, Phase.SCHEDULING) else phase
-    if members.succeeded + members.running >= least and phase is Phase.SCHEDULED:
-        phase = Phase.RUNNING
+        phase = PodGroupPhase.SCHEDULED if phase in (PodGroupPhase.PRE_SCHEDULING, PodGroupPhase.SCHEDULING) else phase
+    if members.succeeded + members.running >= least and phase is PodGroupPhase.SCHEDULED:
+        phase = PodGroupPhase.RUNNING
     if members.failed and members.failed + members.running + members.succeeded >= least:
-        phase = Phase.FAILED
+        phase = PodGroupPhase.FAILED
     if members.succeeded >= least:
-        phase = Phase.FINISHED
+        phase = PodGroupPhase.FINISHED
     return PodGroupState(
         phase, members.scheduled, members.running, members.succeeded, members.failed, start
     )

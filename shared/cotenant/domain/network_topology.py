@@ -37,7 +37,7 @@ class TopologyError(ValueError):
     """Layers or rules that cannot be used; the text states why."""
 
 
-class Strategy(StrEnum):
+class GatherStrategy(StrEnum):
     """Whether a gang waits rather than leave a domain of the layer."""
 
     MUST_GATHER = "MustGather"
@@ -48,7 +48,7 @@ class GatherRule(View, frozen=True, kw_only=True):
     """A layer in which a gang's pods shall be in one domain."""
 
     layer: str
-    strategy: Strategy
+    strategy: GatherStrategy
     pod_count_multiple: Annotated[int, msgspec.Meta(ge=0, le=MAX_MULTIPLE)] = 0
     """Each domain of the layer gets a multiple of so many pods; 0 or 1: any number."""
 
@@ -127,7 +127,7 @@ def must_layer(rules: Iterable[GatherRule], layers: Sequence[Layer]) -> str:
     """Return the nearest layer in which pods must be together; empty for none. One that does not exist comes first: nothing can
     satisfy it."""
     order = {layer.name: index for index, layer in enumerate(layers)} | {CLUSTER_LAYER: -1, NODE_LAYER: len(layers)}
-    asked = sorted({rule.layer for rule in rules if rule.strategy is Strategy.MUST_GATHER})
+    asked = sorted({rule.layer for rule in rules if rule.strategy is GatherStrategy.MUST_GATHER})
     unknown = [name for name in asked if name not in order]
     return unknown[0] if unknown else max(asked, key=lambda name: order[name], default="")
 

@@ -30,7 +30,7 @@ from cotenant.domain.reservation import parse_reservation, trim_allocatable
 from cotenant.events.node.conditions import NodeCondition
 from cotenant.events.node.resources import NodeResources
 from cotenant.events.node.runs import ExecutorStatus
-from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY, PODS
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY, RESOURCE_PODS
 from cotenant.model.quantities import Scalar, resource_amount
 from cotenant.model.tiers import RENAMED_RESOURCES
 
@@ -123,7 +123,7 @@ class NodeSources(msgspec.Struct, frozen=True):
         for old, new in RENAMED_RESOURCES.items():
             if old in found:
                 found.setdefault(new, found[old])
-        found.setdefault(PODS, DEFAULT_PODS)
+        found.setdefault(RESOURCE_PODS, DEFAULT_PODS)
         return found
 
     def amplification(self) -> dict[str, float]:

@@ -21,7 +21,7 @@ from cotenant.domain.node import NodeSources
 from cotenant.domain.third_party import (
     HADOOP_YARN,
     KOORD_BATCH,
-    Allocation,
+    ThirdPartyAllocation,
     ThirdPartyError,
     write_allocation,
     write_origin,
@@ -51,7 +51,7 @@ def derived_annotations(sources: NodeSources) -> dict[str, str]:
         found[ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE] = written[ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE]
     if resources.yarn is not None:
         with suppress(ThirdPartyError):
-            written = write_allocation(declared, Allocation(HADOOP_YARN, KOORD_BATCH, dict(_batch(resources.yarn))))
+            written = write_allocation(declared, ThirdPartyAllocation(HADOOP_YARN, KOORD_BATCH, dict(_batch(resources.yarn))))
             found[ANNOTATION_THIRD_PARTY_ALLOCATIONS] = written[ANNOTATION_THIRD_PARTY_ALLOCATIONS]
     if resources.cpu_normalization:
         found[ANNOTATION_CPU_NORMALIZATION_RATIO] = resources.cpu_normalization

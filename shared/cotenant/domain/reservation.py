@@ -6,7 +6,7 @@ In: capacity, allocatable and annotations of a node. Out: integer amounts (cpu i
     annotation reserve = `resources` of node.koordinator.sh/reservation; `reservedCPUs` replaces its cpu by their number
     node reserve       = max(kubelet reserve, annotation reserve)             per resource, not the sum
 
-Source: Koordinator node reservation. A malformed annotation reserves nothing and sets `Reservation.error`. A
+Source: Koordinator node reservation. A malformed annotation reserves nothing and sets `NodeReservation.error`. A
 resource that `allocatable` does not name counts as wholly allocatable, as Kubernetes defaults a node's status.
 """
 
@@ -34,7 +34,7 @@ class _Document(msgspec.Struct, frozen=True, rename="camel"):
     apply_policy: str = ""
 
 
-class Reservation(msgspec.Struct, frozen=True):
+class NodeReservation(msgspec.Struct, frozen=True):
     """What the annotation reserves. `apply_policy` is empty, `Default` or `ReservedCPUsOnly`; `error` is empty if it
     could be read.
     """
@@ -62,20 +62,20 @@ def parse_cpu_list(text: str) -> frozenset[int]:
     return frozenset(numbers)
 
 
-def parse_reservation(annotations: Mapping[str, str]) -> Reservation:
+def parse_reservation(annotations: Mapping[str, str]) -> NodeReservation:
     """Return what `node.koordinator.sh/reservation` reserves; nothing, with `error` set, where it cannot be read."""
     text = annotations.get(ANNOTATION_NODE_RESERVATION)
     if text is None:
-        return Reservation()
+        return NodeReservation()
     try:
         document = _DECODER.decode(text)
         resources = {name: max(resource_amount(name, quantity), 0) for name, quantity in document.resources.items()}
         cpus = parse_cpu_list(document.reserved_cpus) if document.reserved_cpus else frozenset[int]()
     except (msgspec.DecodeError, QuantityError, ReservationError) as error:
-        return Reservation(error=f"annotation {ANNOTATION_NODE_RESERVATION}: {error}")
+        return NodeReservation(error=f"annotation {ANNOTATION_NODE_RESERVATION}: {error}")
     if cpus:
         resources[CPU] = 1000 * len(cpus)
-    return Reservation(resources=resources, reserved_cpus=cpus, apply_policy=document.apply_policy)
+    return NodeReservation(resources=resources, reserved_cpus=cpus, apply_policy=document.apply_policy)
 
 
 def annotated_amounts(text: str) -> Mapping[str, Scalar]:
@@ -94,12 +94,12 @@ def kubelet_reserved(capacity: Mapping[str, int], allocatable: Mapping[str, int]
     return {name: max(capacity.get(name, 0) - allocatable.get(name, capacity.get(name, 0)), 0) for name in (CPU, MEMORY)}
 
 
-def node_reserved(kubelet: Mapping[str, int], reservation: Reservation) -> dict[str, int]:
+def node_reserved(kubelet: Mapping[str, int], reservation: NodeReservation) -> dict[str, int]:
     """Return the larger of the two reserves for cpu and memory."""
     return {name: max(kubelet.get(name, 0), reservation.resources.get(name, 0)) for name in (CPU, MEMORY)}
 
 
-def trim_allocatable(allocatable: Mapping[str, int], reservation: Reservation) -> tuple[dict[str, int], bool]:
+def trim_allocatable(allocatable: Mapping[str, int], reservation: NodeReservation) -> tuple[dict[str, int], bool]:
     """Return what schedulers may place on the node, and whether the reservation reduced it.
 
     Only with apply policy empty or `Default`. Batch resources keep their value: they exclude the reserve already.

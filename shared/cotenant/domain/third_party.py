@@ -26,7 +26,7 @@ class ThirdPartyError(ValueError):
     """One of the annotations cannot be read; the message names it."""
 
 
-class Allocation(msgspec.Struct, frozen=True):
+class ThirdPartyAllocation(msgspec.Struct, frozen=True):
     """A foreign scheduler's usage of a node: its name, a priority tier, resource name to quantity as written."""
 
     name: str = ""
@@ -35,7 +35,7 @@ class Allocation(msgspec.Struct, frozen=True):
 
 
 class _Allocations(msgspec.Struct, frozen=True):
-    allocations: list[Allocation] | None = None
+    allocations: list[ThirdPartyAllocation] | None = None
 
 
 class _Origin(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ _ALLOCATIONS = msgspec.json.Decoder(_Allocations)
 _ORIGIN = msgspec.json.Decoder(_Origin)
 
 
-def parse_allocations(annotations: Mapping[str, str]) -> tuple[Allocation, ...]:
+def parse_allocations(annotations: Mapping[str, str]) -> tuple[ThirdPartyAllocation, ...]:
     """Return the foreign allocations in the order written; none where the annotation is absent. Raises
     ThirdPartyError.
     """
@@ -62,7 +62,7 @@ def parse_allocations(annotations: Mapping[str, str]) -> tuple[Allocation, ...]:
     return tuple(allocations)
 
 
-def batch_total(allocations: tuple[Allocation, ...], *, replaced: str = "") -> dict[str, int]:
+def batch_total(allocations: tuple[ThirdPartyAllocation, ...], *, replaced: str = "") -> dict[str, int]:
     """Return the sum of all koord-batch entries (of any name), without those of the name `replaced`."""
     total: dict[str, int] = {}
     for allocation in allocations:
@@ -72,7 +72,7 @@ def batch_total(allocations: tuple[Allocation, ...], *, replaced: str = "") -> d
     return total
 
 
-def write_allocation(annotations: Mapping[str, str], allocation: Allocation) -> dict[str, str]:
+def write_allocation(annotations: Mapping[str, str], allocation: ThirdPartyAllocation) -> dict[str, str]:
     """Return the annotations with this allocation in the place of the entry of its name, or added. Raises
     ThirdPartyError.
     """

@@ -41,7 +41,8 @@ AHEAD_FROM = 100
 """Behind a batch of so many events the next one is decided while it is stored. Behind a smaller one that would save little
 time, and keep what arrives meanwhile waiting for one batch more."""
 FULL_FROM = 900
-"""A batch of so many events is one of several: pace saves small batches, so the next one need not wait for it."""
+"""A batch of so many events is one of several: pace saves small batches, so the next one need not wait for it, and what fills
+one while urgent events are looked for is not held back."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -89,7 +90,7 @@ class Cycle:
         self.quarantine = quarantine
         self._traces = traces
         self._next_due: datetime | None = None
-        """Before this time only urgent batches are stored."""
+        """Before this time only urgent and full batches are stored."""
         self._assuming = core if isinstance(core, Assuming) else None
         self._proposed: Batch | None = None
         """The last proposed batch, until its outcome is known."""
@@ -228,7 +229,7 @@ class Cycle:
         decision = self._ahead.take(self.prior) if self._ahead.decision is not None else None
         if decision is None or not self._holds(decision):
             decision = self._decide(max(now, self._floor))
-        if held_back and self._urgent is not None and not any(map(self._urgent, decision.events)):
+        if held_back and not self._passes(decision):
             return None
         if not decision.events:
             self._proposed = None
@@ -237,6 +238,10 @@ class Cycle:
             self._next_due = now + self._pace if len(decision.events) < FULL_FROM else None
         self._proposed = commit_batch(decision, self.identity, self.config, self.prior, self._traces)
         return self._proposed
+
+    def _passes(self, decision: Decision) -> bool:
+        """Whether a decision is stored before its time: it has an urgent event, or fills a batch by itself."""
+        return len(decision.events) >= FULL_FROM or (self._urgent is not None and any(map(self._urgent, decision.events)))
 
     def decide_next(self, batch: Batch, now: datetime) -> bool:
         """Decide what follows `batch`, which is being stored; return whether anything does. Call it again after more was

@@ -15,7 +15,7 @@ from cotenant.engine.core import Core
 from cotenant.events.envelope import Event, PayloadView
 
 GATHERED = timedelta(milliseconds=500)
-"""How long services whose decisions are not urgent gather messages (`Definition.gather`)."""
+"""How long services whose decisions are not urgent gather messages (`ServiceDefinition.gather`)."""
 
 
 class Gauge(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class Question(msgspec.Struct, frozen=True):
     answer: Callable[[Any, datetime, bytes], Iterator[bytes | None]]
 
 
-class Definition(msgspec.Struct, frozen=True, kw_only=True):
+class ServiceDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """A deciding service. `filters` select on LOG what it folds, its own subjects included; `usage_filters` on USAGE.
 
     `views` are partial decodings that its core accepts in place of payloads; it accepts the payloads too.

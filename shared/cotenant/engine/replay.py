@@ -22,7 +22,7 @@ import msgspec
 
 from cotenant.engine.core import Core
 from cotenant.engine.cycle import config_digest
-from cotenant.engine.definition import Definition
+from cotenant.engine.definition import ServiceDefinition
 from cotenant.engine.last_messages import LastMessages
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.commits import Commit, ServiceStarted
@@ -71,7 +71,7 @@ class Report(msgspec.Struct, kw_only=True):
 class _Line:
     """One partition of one service: the messages not yet folded, and the core carried along."""
 
-    def __init__(self, definition: Definition, source: str) -> None:
+    def __init__(self, definition: ServiceDefinition, source: str) -> None:
         self.definition = definition
         self.source = source
         self.core: Core | None = None
@@ -125,7 +125,7 @@ class Verifier:
 
     def __init__(
         self,
-        definitions: Mapping[str, Definition],
+        definitions: Mapping[str, ServiceDefinition],
         *,
         first: int = 0,
         last: int = 0,
@@ -186,7 +186,7 @@ class Verifier:
             batch.append(event)
             self._finish(line)
 
-    def _recomputed(self, service: str) -> Definition | None:
+    def _recomputed(self, service: str) -> ServiceDefinition | None:
         definition = self._definitions.get(service)
         return definition if definition is not None and definition.recomputed else None
 
@@ -263,7 +263,7 @@ class Verifier:
 
 def verify(
     events: Iterable[Event],
-    definitions: Mapping[str, Definition],
+    definitions: Mapping[str, ServiceDefinition],
     *,
     first: int = 0,
     last: int = 0,

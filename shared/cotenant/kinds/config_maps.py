@@ -10,7 +10,7 @@ import msgspec
 
 from cotenant.api.ages import age
 from cotenant.api.columns import AGE, NAME, Cell, Column, Layout
-from cotenant.api.definitions import Definition
+from cotenant.api.definitions import KindDefinition
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.metadata import ObjectMeta, View
 from cotenant.api.objects.policies import ConfigMap
@@ -47,7 +47,7 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
     return snapshot.address.name, str(len(shown.data)), age(shown.metadata.creation_timestamp, now)
 
 
-DEFINITION = Definition(
+DEFINITION = KindDefinition(
     CONFIG_MAPS,
     decode=decode_config_map,
     errors=lambda config, _: config_map_errors(config),

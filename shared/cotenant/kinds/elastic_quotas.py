@@ -13,7 +13,7 @@ import msgspec
 
 from cotenant.api.ages import age
 from cotenant.api.columns import AGE, NAME, Cell, Column, Layout, wide
-from cotenant.api.definitions import Definition
+from cotenant.api.definitions import KindDefinition
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.metadata import ObjectMeta, View
 from cotenant.api.objects.policies import ElasticQuota
@@ -121,7 +121,7 @@ def _noted(annotations: Mapping[str, str], name: str) -> str:
         return text
 
 
-DEFINITION = Definition(
+DEFINITION = KindDefinition(
     ELASTIC_QUOTAS,
     decode=msgspec.json.Decoder(ElasticQuota).decode,
     compose=compose_quota,

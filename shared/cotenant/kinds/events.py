@@ -12,7 +12,7 @@ import msgspec
 
 from cotenant.api.ages import age
 from cotenant.api.columns import Cell, Column, Layout
-from cotenant.api.definitions import Definition
+from cotenant.api.definitions import KindDefinition
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.metadata import ObjectMeta, View
 from cotenant.api.snapshots import Snapshot
@@ -52,7 +52,7 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
     )
 
 
-DEFINITION = Definition(
+DEFINITION = KindDefinition(
     EVENTS,
     layout=Layout(
         (

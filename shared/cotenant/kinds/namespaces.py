@@ -9,7 +9,7 @@ import msgspec
 
 from cotenant.api.ages import age
 from cotenant.api.columns import AGE, NAME, Cell, Column, Layout
-from cotenant.api.definitions import Definition
+from cotenant.api.definitions import KindDefinition
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.metadata import ObjectMeta, View
 from cotenant.api.snapshots import Snapshot
@@ -36,4 +36,4 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
     return snapshot.address.name, phase, age(shown.metadata.creation_timestamp, now)
 
 
-DEFINITION = Definition(NAMESPACES, layout=Layout((NAME, Column("Status"), AGE), _cells), has_status=True)
+DEFINITION = KindDefinition(NAMESPACES, layout=Layout((NAME, Column("Status"), AGE), _cells), has_status=True)

@@ -16,7 +16,7 @@ import msgspec
 
 from cotenant.api.ages import age
 from cotenant.api.columns import AGE, NAME, Cell, Column, Layout, wide
-from cotenant.api.definitions import Definition, node_of_subject
+from cotenant.api.definitions import KindDefinition, node_of_subject
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.metadata import ObjectMeta, View
 from cotenant.api.overlay import Overlay, head_of
@@ -180,7 +180,7 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
     )
 
 
-DEFINITION = Definition(
+DEFINITION = KindDefinition(
     TOPOLOGIES,
     decode=_DECODER.decode,
     compose=compose_topology,

@@ -15,7 +15,7 @@ from datetime import datetime
 
 import msgspec
 
-from cotenant.api.definitions import Definition, node_of_subject
+from cotenant.api.definitions import KindDefinition, node_of_subject
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.node import Node, decode_node
 from cotenant.api.overlay import Overlay
@@ -46,8 +46,6 @@ from cotenant.model.names import (
     ANNOTATION_NODE_RESERVATION,
     ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE,
     ANNOTATION_THIRD_PARTY_ALLOCATIONS,
-    BATCH_CPU,
-    BATCH_MEMORY,
     LABEL_HOSTNAME,
 )
 from cotenant.model.quantities import QuantityError, Scalar, format_amount
@@ -99,9 +97,7 @@ def compose_node(snapshot: Snapshot) -> Overlay:
         labels = {**{key: text for key, text in resources.device_labels.items() if key not in own}, **labels}
     if resources is not None and not resources.withdrawn:
         overcommitted = overcommitted_amounts(resources)
-        capacity |= {
-            name: format_amount(name, amount) for name, amount in overcommitted.items() if amount > 0 or name in _ALWAYS
-        }
+        capacity |= {name: format_amount(name, amount) for name, amount in overcommitted.items()}
     allocatable = _allocatable(sources)
     if condition is not None:
         taints += condition.taints
@@ -125,7 +121,6 @@ def compose_node(snapshot: Snapshot) -> Overlay:
     )
 
 
-_ALWAYS = (BATCH_CPU, BATCH_MEMORY)
 CONDITION_LOG_UNKNOWN = "LogUnknown"
 CONDITION_MEMORY_PRESSURE = "MemoryPressure"
 
@@ -157,7 +152,7 @@ def _allocatable(sources: NodeSources) -> dict[str, str]:
     shown: dict[str, str] = {}
     for name, amount in sorted(offered.items()):
         if resources is not None and name in OVERCOMMITTED:
-            hidden = name not in declared and (resources.withdrawn or (amount == 0 and name not in _ALWAYS))
+            hidden = name not in declared and resources.withdrawn
         else:
             hidden = name in declared and name not in reported
         if not hidden:
@@ -279,7 +274,7 @@ def node_errors(node: Node, old: Node | None = None) -> list[FieldError]:
     return found
 
 
-DEFINITION = Definition(
+DEFINITION = KindDefinition(
     NODES,
     decode=decode_node,
     compose=compose_node,

@@ -10,7 +10,7 @@ import msgspec
 
 from cotenant.api.ages import age
 from cotenant.api.columns import AGE, NAME, Cell, Column, Layout
-from cotenant.api.definitions import Definition
+from cotenant.api.definitions import KindDefinition
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.metadata import ObjectMeta, View
 from cotenant.api.objects.policies import PodDisruptionBudget
@@ -69,7 +69,7 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
     )
 
 
-DEFINITION = Definition(
+DEFINITION = KindDefinition(
     BUDGETS,
     decode=msgspec.json.Decoder(PodDisruptionBudget).decode,
     errors=lambda budget, _: budget_errors(budget),

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from cotenant.api.definitions import Definition, Subresource
+from cotenant.api.definitions import KindDefinition, Subresource
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.pod import Pod, PodSpec, decode_pod
 from cotenant.api.overlay import Overlay
@@ -247,7 +247,7 @@ def _pod_of(event: Event) -> tuple[str, str]:
     return fact.namespace, fact.name
 
 
-DEFINITION = Definition(
+DEFINITION = KindDefinition(
     PODS,
     decode=decode_pod,
     decode_when_folded=True,

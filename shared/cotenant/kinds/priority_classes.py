@@ -9,7 +9,7 @@ import msgspec
 
 from cotenant.api.ages import age
 from cotenant.api.columns import AGE, NAME, Cell, Column, Layout
-from cotenant.api.definitions import Definition
+from cotenant.api.definitions import KindDefinition
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.policies import PriorityClassObject
 from cotenant.api.snapshots import Snapshot
@@ -52,7 +52,7 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
     return snapshot.address.name, shown.value, shown.global_default, made, shown.preemption_policy
 
 
-DEFINITION = Definition(
+DEFINITION = KindDefinition(
     PRIORITY_CLASSES,
     decode=decode_priority_class,
     errors=lambda new, old: priority_class_errors(new, old()),

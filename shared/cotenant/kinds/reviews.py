@@ -7,7 +7,7 @@ LocalSubjectAccessReview.
 
 from __future__ import annotations
 
-from cotenant.api.definitions import Definition
+from cotenant.api.definitions import KindDefinition
 from cotenant.api.kinds import Kind
 
 AUTHENTICATION_GROUP = "authentication.k8s.io"
@@ -20,7 +20,7 @@ TOKEN_REVIEWS = Kind(AUTHENTICATION_GROUP, "v1", "tokenreviews", "TokenReview", 
 LOCAL_SUBJECT_ACCESS_REVIEWS = Kind(AUTHORIZATION_GROUP, "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview", True)
 
 DEFINITIONS = tuple(
-    Definition(kind, create_only=True)
+    KindDefinition(kind, create_only=True)
     for kind in (
         SELF_SUBJECT_REVIEWS,
         SELF_SUBJECT_ACCESS_REVIEWS,

@@ -9,7 +9,7 @@ import msgspec
 
 from cotenant.api.ages import age
 from cotenant.api.columns import AGE, NAME, Cell, Column, Layout
-from cotenant.api.definitions import Definition
+from cotenant.api.definitions import KindDefinition
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.metadata import ObjectMeta, View
 from cotenant.api.objects.pod import Resources
@@ -50,7 +50,7 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
     return snapshot.address.name, shown.handler, age(shown.metadata.creation_timestamp, now)
 
 
-DEFINITION = Definition(
+DEFINITION = KindDefinition(
     RUNTIME_CLASSES,
     decode=decode_runtime_class,
     errors=lambda new, old: runtime_class_errors(new, old()),

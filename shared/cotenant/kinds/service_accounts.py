@@ -12,7 +12,7 @@ import msgspec
 
 from cotenant.api.ages import age
 from cotenant.api.columns import AGE, NAME, Cell, Column, Layout
-from cotenant.api.definitions import Definition, Subresource
+from cotenant.api.definitions import KindDefinition, Subresource
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.metadata import ObjectMeta, View
 from cotenant.api.snapshots import Snapshot
@@ -45,7 +45,7 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
     return snapshot.address.name, str(len(shown.secrets or ())), age(shown.metadata.creation_timestamp, now)
 
 
-DEFINITION = Definition(
+DEFINITION = KindDefinition(
     SERVICE_ACCOUNTS,
     decode=_decode,
     layout=Layout((NAME, Column("Secrets"), AGE), _cells),

@@ -163,7 +163,7 @@ class Reader(Protocol):
 
 
 @runtime_checkable
-class Gathering(Protocol):
+class GatheringReader(Protocol):
     """A reader that can batch deliveries of messages that follow one another closely."""
 
     def gather(self, seconds: float, hurried: Sequence[str] = ()) -> None:

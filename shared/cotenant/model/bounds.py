@@ -37,7 +37,7 @@ Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 def saturated(amount: int) -> int:
     """Return the amount, or the nearest one within the bounds; below zero as far as above."""
-    return max(-MAX_AMOUNT, min(amount, MAX_AMOUNT))
+    return amount if -MAX_AMOUNT <= amount <= MAX_AMOUNT else -MAX_AMOUNT if amount < 0 else MAX_AMOUNT
 
 
 def saturated_seconds(seconds: int) -> int:

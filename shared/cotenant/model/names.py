@@ -5,7 +5,7 @@ from __future__ import annotations
 # Resources (integers: cpu in milli-cores, batch-cpu and mid-cpu in units of one milli-core, memory in bytes).
 CPU = "cpu"
 MEMORY = "memory"
-PODS = "pods"
+RESOURCE_PODS = "pods"
 BATCH_CPU = "kubernetes.io/batch-cpu"
 BATCH_MEMORY = "kubernetes.io/batch-memory"
 MID_CPU = "kubernetes.io/mid-cpu"

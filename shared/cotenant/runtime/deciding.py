@@ -20,7 +20,7 @@ import msgspec
 from cotenant.engine.commit import Identity
 from cotenant.engine.core import Core
 from cotenant.engine.cycle import Cycle
-from cotenant.engine.definition import Definition, Gauge
+from cotenant.engine.definition import Gauge, ServiceDefinition
 from cotenant.engine.quarantine import Quarantine
 from cotenant.log.contract import Log
 from cotenant.log.traces import Traces
@@ -41,7 +41,7 @@ class DecidingService:
 
     def __init__(
         self,
-        definition: Definition,
+        definition: ServiceDefinition,
         config: msgspec.Struct,
         identity: Identity,
         log: Log,
@@ -114,7 +114,7 @@ class DecidingService:
         return DecidingLoop(self._around, self.cycle, traces, number)
 
 
-def show_gauges(telemetry: Telemetry, definition: Definition, core: Callable[[], Core | None]) -> None:
+def show_gauges(telemetry: Telemetry, definition: ServiceDefinition, core: Callable[[], Core | None]) -> None:
     """Show the present core's figures as metrics; nothing before there is one."""
 
     def reading(gauge: Gauge) -> Callable[[], Iterable[Value]]:
@@ -130,7 +130,7 @@ def show_gauges(telemetry: Telemetry, definition: Definition, core: Callable[[],
         show(telemetry.meter, gauge.name, gauge.description, reading(gauge), counter=gauge.counts)
 
 
-def run_service(definition: Definition) -> None:
+def run_service(definition: ServiceDefinition) -> None:
     """Run a deciding service as a process: the whole of a service's `__main__`."""
 
     async def program(host: Host, _: argparse.Namespace) -> None:

@@ -29,7 +29,7 @@ from cotenant.log.contract import (
     USAGE,
     Behind,
     Declared,
-    Gathering,
+    GatheringReader,
     Growing,
     Log,
     NoAnswer,
@@ -188,7 +188,7 @@ class Follower:
                 readers[0].skip(incarnation.knows)
             if self._views and isinstance(readers[0], Viewing):
                 readers[0].view(self._views)
-            if self._gather_seconds and isinstance(readers[0], Gathering):
+            if self._gather_seconds and isinstance(readers[0], GatheringReader):
                 readers[0].gather(self._gather_seconds, self._hurried)
             if self._usage_filters:
                 # Everything that USAGE holds: the last messages of a node came one after the other, none stands for another.

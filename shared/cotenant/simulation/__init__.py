@@ -6,7 +6,7 @@ restarts. One seed gives one history.
 """
 
 from cotenant.simulation.garbage import collecting_rarely
-from cotenant.simulation.links import EPOCH, Link
+from cotenant.simulation.links import EPOCH, NetworkLink
 from cotenant.simulation.service import Death, ServiceParticipant
 from cotenant.simulation.streams import Streams
 from cotenant.simulation.subscriptions import SimulationError
@@ -18,7 +18,7 @@ __all__ = [
     "START",
     "TICK",
     "Death",
-    "Link",
+    "NetworkLink",
     "Participant",
     "ServiceParticipant",
     "SimulationError",

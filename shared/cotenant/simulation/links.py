@@ -21,7 +21,7 @@ from cotenant.log.memory import MemoryStream
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Link:
+class NetworkLink:
     """The faults of one participant's connection. Times are log time."""
 
     def __init__(self) -> None:

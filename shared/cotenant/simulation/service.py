@@ -18,7 +18,7 @@ import msgspec
 
 from cotenant.engine.commit import Batch, Identity
 from cotenant.engine.cycle import Cycle
-from cotenant.engine.definition import Definition
+from cotenant.engine.definition import ServiceDefinition
 from cotenant.events.envelope import Event
 from cotenant.log.contract import MAX_BEHIND, NoAnswer, Refused, Stored, Write
 from cotenant.simulation.links import EPOCH
@@ -42,7 +42,9 @@ _BETWEEN, _BEFORE, _AFTER = Death
 class ServiceParticipant:
     """A deciding service; `incarnations` counts its loads. `listeners` are called after a step that decided nothing."""
 
-    def __init__(self, definition: Definition, config: msgspec.Struct, identity: Identity, *, tick: timedelta = TICK) -> None:
+    def __init__(
+        self, definition: ServiceDefinition, config: msgspec.Struct, identity: Identity, *, tick: timedelta = TICK
+    ) -> None:
         self.name = f"{identity.service}/{identity.replica}"
         self.definition = definition
         self.config = config

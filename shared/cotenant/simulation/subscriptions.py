@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeVar
 from cotenant.events.envelope import Event
 from cotenant.log.contract import LOG
 from cotenant.log.memory import MemoryStream
-from cotenant.simulation.links import EPOCH, Link
+from cotenant.simulation.links import EPOCH, NetworkLink
 
 MAX_INBOX = 1_000_000
 MAX_REDELIVERED = 1_000
@@ -44,7 +44,7 @@ class Subscription(Generic[SubscriberT]):
     def __init__(self, participant: SubscriberT, number: int) -> None:
         self.participant = participant
         self.number = number
-        self.link = Link()
+        self.link = NetworkLink()
         self.planned: datetime | None = None
         """When it is woken next."""
         self.undisturbed = True
@@ -72,7 +72,7 @@ class Subscription(Generic[SubscriberT]):
 
     # -- its consumer ----------------------------------------------------------------------------------------------
 
-    def trouble(self) -> Link:
+    def trouble(self) -> NetworkLink:
         """Give it its link, which may have faults from now on."""
         self.link.troubled = True
         self._look()

@@ -3,8 +3,8 @@
 Time moves from one planned step to the next. A message that is stored is delivered to every participant whose filters
 select it, and wakes it `hop` later, unless it wrote the message and needs no wake for it; beside that a participant is woken
 when it asked to be. What happens at the same moment happens in the order in which it was planned, so one seed gives one
-history. A participant's `Link` says how late deliveries come and which writes are lost; the acting participant is known, so
-that faults affect only its writes.
+history. A participant's `NetworkLink` says how late deliveries come and which writes are lost; the acting participant is known,
+so that faults affect only its writes.
 
 Bound: at most MAX_STEPS_AT_ONCE steps without the time advancing.
 
@@ -24,7 +24,7 @@ import msgspec
 from cotenant.events.envelope import Event
 from cotenant.log.contract import LOG, USAGE, NoAnswer, Refused, Stored, Write
 from cotenant.log.storing import find_out
-from cotenant.simulation.links import EPOCH, Link, LinkedLog
+from cotenant.simulation.links import EPOCH, LinkedLog, NetworkLink
 from cotenant.simulation.routes import Routes
 from cotenant.simulation.streams import new_streams
 from cotenant.simulation.subscriptions import MAX_INBOX, SimulationError, Subscriber, Subscription
@@ -112,12 +112,12 @@ class World:
         if subscription is not None and subscription.participant is participant:
             self._wake(subscription, max(when, self.now))
 
-    def link(self, name: str) -> Link | None:
+    def link(self, name: str) -> NetworkLink | None:
         """A participant's link to the log, None for an unknown name."""
         subscription = self._by_name.get(name)
         return subscription.link if subscription is not None else None
 
-    def trouble(self, name: str) -> Link | None:
+    def trouble(self, name: str) -> NetworkLink | None:
         """A participant's link to the log, for faults; None for an unknown name."""
         subscription = self._by_name.get(name)
         return subscription.trouble() if subscription is not None else None

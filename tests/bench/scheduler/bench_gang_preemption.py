@@ -21,7 +21,15 @@ from cotenant.model.subjects import pod_subject
 from cotenant.runtime.process import GC_THRESHOLDS
 from cotenant_scheduler.core import SchedulerCore
 from cotenant_verification.bench.core_only import START
-from cotenant_verification.bench.workload import GPU, NAMESPACE, Workload, node_events, pod_document, pod_event, quota_events
+from cotenant_verification.bench.workload import (
+    NAMESPACE,
+    NVIDIA_GPU,
+    BenchWorkload,
+    node_events,
+    pod_document,
+    pod_event,
+    quota_events,
+)
 
 NODES, GPUS, GANG = 1000, 8, 100
 LOOKS = 20
@@ -52,7 +60,7 @@ class Log:
         return decided, cost
 
 
-def large(workload: Workload, index: int) -> Event:
+def large(workload: BenchWorkload, index: int) -> Event:
     """A member of the gang."""
     document = msgspec.json.decode(pod_document(workload, index, START))
     document["spec"]["priority"] = 9900
@@ -64,9 +72,12 @@ def large(workload: Workload, index: int) -> Event:
 def main() -> None:
     """Fill the cluster, then let the gang come; the garbage collector as a service's process sets it."""
     gc.set_threshold(*GC_THRESHOLDS)
-    node, pod = {"cpu": "64", "memory": "256Gi", "pods": "250", GPU: str(GPUS)}, {"cpu": "1", "memory": "1Gi", GPU: "1"}
-    small = Workload(NODES, NODES * GPUS, (node,), (pod,))
-    gang = msgspec.structs.replace(small, pods=GANG, gang=GANG, pod_kinds=({**pod, GPU: "4"},))
+    node, pod = (
+        {"cpu": "64", "memory": "256Gi", "pods": "250", NVIDIA_GPU: str(GPUS)},
+        {"cpu": "1", "memory": "1Gi", NVIDIA_GPU: "1"},
+    )
+    small = BenchWorkload(NODES, NODES * GPUS, (node,), (pod,))
+    gang = msgspec.structs.replace(small, pods=GANG, gang=GANG, pod_kinds=({**pod, NVIDIA_GPU: "4"},))
     log = Log()
     log.store([*node_events(small, START), *quota_events(small, START)])
     log.store(pod_event(small, index, START) for index in range(GANG))

@@ -15,7 +15,7 @@ from random import Random
 from cotenant.domain.quota.names import ROOT
 from cotenant.domain.quota.sums import QuotaNode
 from cotenant.domain.quota.trees.hierarchy import Tree
-from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.trees.tree import QuotaTree
 
 REPEATS = 200
@@ -48,7 +48,7 @@ def _refresh() -> Callable[[], None]:
     }
     most = {"cpu": 96_000, "memory": 160 << 30}
     nodes = [QuotaNode(name=str(j), max=most, shared_weight=most) for j in range(SIBLINGS)]
-    tree = QuotaTree(Tree(nodes=tuple(nodes), reasons={}), {}, Rules(scale_min=False))
+    tree = QuotaTree(Tree(nodes=tuple(nodes), reasons={}), {}, QuotaRules(scale_min=False))
     for j in range(SIBLINGS):
         tree.ask(str(j), {resource: amounts[j] for resource, amounts in asked.items()}, False, 1)
     total = {"cpu": int(sum(asked["cpu"]) // 1000 / 1.5) * 1000, "memory": int(sum(asked["memory"]) / 1.5)}
@@ -78,7 +78,7 @@ def _tree(branches: tuple[int, ...], enough: bool) -> tuple[QuotaTree, list[str]
                 least = {"cpu": 100, "memory": 1 << 20}
                 nodes.append(QuotaNode(name=name, parent=parent, min=least, max=most, shared_weight=weight))
         level = below
-    tree = QuotaTree(Tree(nodes=tuple(nodes), reasons={}), {}, Rules(), usage=False)
+    tree = QuotaTree(Tree(nodes=tuple(nodes), reasons={}), {}, QuotaRules(), usage=False)
     leaves = len(level)
     tree.set_total({"cpu": 10**12, "memory": 1 << 58} if enough else {"cpu": leaves * 2_000, "memory": leaves << 32})
     for leaf in level:

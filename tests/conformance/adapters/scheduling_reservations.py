@@ -32,14 +32,14 @@ from cotenant.events.allocations import Allocation, ReservationUsed
 from cotenant.events.node.runs import ContainerRun, RunPhase, RunStatus
 from cotenant.events.reservations import ReservationCondition, ReservationOwner, ReservationPhase, available_conditions
 from cotenant.model.cpu_lists import format_cpu_list
-from cotenant.model.names import PODS
+from cotenant.model.names import RESOURCE_PODS
 from cotenant.model.quantities import format_amount, resource_amount
 from cotenant_scheduler.cycle.reservations.candidates import lift
 from cotenant_scheduler.cycle.reservations.events import share_of, state_of
 from cotenant_scheduler.plugins.host_ports import NodePorts
 from cotenant_scheduler.plugins.reservation.fitting import (
     Ignored,
-    Room,
+    ReservationCapacity,
     Victims,
     allocated_of,
     judged,
@@ -191,8 +191,8 @@ def _requests(pod: Json) -> dict[str, int]:
     return facts.shape.requests
 
 
-def _room(record: Json) -> Room:
-    return Room(
+def _room(record: Json) -> ReservationCapacity:
+    return ReservationCapacity(
         name=record["name"],
         uid=record.get("uid", ""),
         policy=record.get("allocatePolicy", ""),
@@ -324,7 +324,7 @@ def _filter(given: Json) -> Json:
     verdict = judged(
         requests,
         free,
-        allocatable[PODS] - state["podsOnNode"] + len(rooms),
+        allocatable[RESOURCE_PODS] - state["podsOnNode"] + len(rooms),
         rooms,
         required=given["requireReservation"],
         name=given.get("reservationName") or "",
@@ -369,7 +369,7 @@ def _nominate_filter(given: Json) -> Json:
 def _fits_node(given: Json) -> Json:
     allocatable, taken = _amounts(given["nodeAllocatable"]), _amounts(given["podRequested"])
     free = {name: amount - taken.get(name, 0) for name, amount in allocatable.items()}
-    pods_free = allocatable[PODS] - given["podsOnNode"] + given["matchedReservations"]
+    pods_free = allocatable[RESOURCE_PODS] - given["podsOnNode"] + given["matchedReservations"]
     return {"insufficient": short_on_node(_amounts(given["podRequests"]), free, pods_free, ignored=_ignored(given))}
 
 
@@ -393,7 +393,7 @@ def _restore(given: Json) -> Json:
     """Reserve pods, owners and other pods on a row of the table that the scheduler keeps."""
     ports, reader = NodePorts(), PodReader(LoadAwareArgs())
     nodes = NodeTable(LoadAwareArgs().defaulted(), (ports,))
-    plenty = {"cpu": 1_000_000, "memory": 1 << 50, PODS: 1000}
+    plenty = {"cpu": 1_000_000, "memory": 1 << 50, RESOURCE_PODS: 1000}
     nodes.declare(
         NodeDescription(
             name="n",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cotenant_verification.bench.colocation.cleanup import PREFIX
+from cotenant_verification.bench.colocation.cleanup import FOLDER_PREFIX
 from tests.other_processes import processes_naming, wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: real control groups")
@@ -27,12 +27,12 @@ def bench(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def groups() -> list[Path]:
     root = Path("/sys/fs/cgroup")
-    return [*root.glob(f"{PREFIX}*"), *root.glob(f"*/{PREFIX}*")]
+    return [*root.glob(f"{FOLDER_PREFIX}*"), *root.glob(f"*/{FOLDER_PREFIX}*")]
 
 
 def own_groups(folder: Path) -> list[Path]:
     """Groups that are named as the run's folder."""
-    names = {each.name for each in folder.glob(f"{PREFIX}*")}
+    names = {each.name for each in folder.glob(f"{FOLDER_PREFIX}*")}
     return [each for each in groups() if each.name in names]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from cotenant_console.demo.load import Load
+from cotenant_console.demo.load import LoadGenerator
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -26,7 +26,7 @@ async def test_nothing_is_counted_before_the_service_has_answered() -> None:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    load = Load("127.0.0.1", port, day_seconds=120, night=200, noon=200, seed=7)
+    load = LoadGenerator("127.0.0.1", port, day_seconds=120, night=200, noon=200, seed=7)
     sending = asyncio.create_task(load.run())
     async with asyncio.timeout(30):
         await enough.wait()

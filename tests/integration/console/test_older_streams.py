@@ -12,9 +12,9 @@ from cotenant_console.nats_access.finding import access_of, keys_folder
 from cotenant_console.nats_access.keys import prepared_keys
 from cotenant_console.nats_access.roles import ADMINISTRATOR
 from cotenant_console.up.nats_server import (
-    Member,
     OlderStreamsError,
     Secured,
+    ServerMember,
     members,
     nats_processes,
     nats_urls,
@@ -26,7 +26,7 @@ from tests.contract.toy import metric
 from tests.nats_server import free_port
 
 
-async def started(folder: Path, server: Member, secured: Secured | None) -> tuple[Supervisor, NatsLog]:
+async def started(folder: Path, server: ServerMember, secured: Secured | None) -> tuple[Supervisor, NatsLog]:
     supervisor = Supervisor(folder / "logs")
     supervisor.start(nats_processes(folder, [server], secured)[0][0])
     log = await connect(nats_urls([server.port]), "test", access_of(folder, ADMINISTRATOR))

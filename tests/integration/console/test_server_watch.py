@@ -16,7 +16,7 @@ from cotenant.log.contract import NoAnswer, Stored, Write
 from cotenant.log.nats.log import connect
 from cotenant.log.nats.streams import StreamSizes
 from cotenant_console.commands.admin.check_server import command as check_server
-from cotenant_console.up.nats_server import LOOPBACK, Member, configuration, nats_binary
+from cotenant_console.up.nats_server import LOOPBACK, ServerMember, configuration, nats_binary
 from cotenant_console.up.server_watch import verdict
 from tests.nats_server import free_port
 from tests.other_processes import wait_for
@@ -34,7 +34,7 @@ class ServerOnSmallDisk:
 
     def __init__(self, folder: Path) -> None:
         self.port, self.monitor_port = free_port(), free_port()
-        member = Member("nats-server", self.port, monitor_port=self.monitor_port)
+        member = ServerMember("nats-server", self.port, monitor_port=self.monitor_port)
         config, store = folder / "nats.conf", folder / "disk"
         store.mkdir()
         config.write_text(configuration(member, store / "store", STORE_BYTES))

@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from cotenant_console.pki.identity import GATEWAY_NAMES, Identity, prepared
+from cotenant_console.pki.identity import GATEWAY_NAMES, GatewayIdentity, prepared
 from cotenant_verification.http_sessions import http_session
 from tests.builders import pod_document
 from tests.nats_server import free_port
@@ -34,7 +34,7 @@ with_kubectl = pytest.mark.skipif(
 
 
 @cache
-def shared_identity() -> Identity:
+def shared_identity() -> GatewayIdentity:
     """Certificates and an administrator's token, the same for all gateways of a test run."""
     folder = Path(tempfile.mkdtemp(prefix="cotenant-identity-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from cotenant_console.api.credentials import write_private
-from cotenant_console.pki.identity import Identity, prepared
+from cotenant_console.pki.identity import GatewayIdentity, prepared
 from cotenant_gateway.access.tokens.jwts import SigningKey, read_signing_key
 from tests.nats_server import free_port
 
@@ -42,7 +42,7 @@ class Issuer:
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self.folder = folder
-        self.identity: Identity = prepared(folder / "tls", ("127.0.0.1",))
+        self.identity: GatewayIdentity = prepared(folder / "tls", ("127.0.0.1",))
         self.served = folder / "served"
         (self.served / ".well-known").mkdir(parents=True)
         document = {"issuer": self.url, "jwks_uri": f"{self.url}/jwks"}

@@ -10,9 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cotenant.domain.qos import KubeQoS
 from cotenant.events.migrations import node_evict_subject
 from cotenant.events.node.runs import RunPhase
-from cotenant_node_executor.targets.cgroup.paths import KubeQoS, Layout
+from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver
 from tests.builders import container, pod_document
 from tests.integration.gateway.gateway_process import PODS, GatewayProcess
 from tests.integration.kubelet_tree import BURN, KubeletTree
@@ -43,7 +44,7 @@ async def test_an_evicted_pod_is_deleted_by_the_gateway_and_ended_by_kubelet(
     harness: Harness, nats_server: NatsServer, tmp_path: Path
 ) -> None:
     gateway = GatewayProcess(nats_server.url)
-    tree = KubeletTree(harness.base, Layout.SYSTEMD, "containerd", tmp_path / "containers")
+    tree = KubeletTree(harness.base, KubeletCgroupDriver.SYSTEMD, "containerd", tmp_path / "containers")
     try:
         await gateway.ready()
         document = pod_document(
@@ -59,7 +60,7 @@ async def test_an_evicted_pod_is_deleted_by_the_gateway_and_ended_by_kubelet(
             stored = await answer.json()
             assert answer.status == 201, stored["message"]
         uid = stored["metadata"]["uid"]
-        pod = tree.pod(uid, KubeQoS.BESTEFFORT)
+        pod = tree.pod(uid, KubeQoS.BEST_EFFORT)
         _, job = tree.container(pod, "job", BURN)
         harness.start("--pods", "kubelet", "--kubelet-cgroup-root", harness.base, "--container-logs", str(tree.logs))
         await harness.node_slo(

@@ -12,7 +12,7 @@ import pytest
 from cotenant_node_executor.targets.cgroup.driver import open_driver
 from cotenant_node_executor.targets.cgroup.knobs import probe
 from cotenant_node_executor.targets.cgroup.sandbox.driver import SandboxDriver
-from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, CgroupVersion
+from cotenant_node_executor.targets.interface import CgroupDriver, CgroupVersion, NodeCapabilities
 from tests.integration.node_kernel.waiting import own_base, until
 
 Start = Callable[[str, str], int]
@@ -42,7 +42,7 @@ def kernel_driver(driver: CgroupDriver) -> CgroupDriver:
 
 
 @pytest.fixture
-def capabilities(driver: CgroupDriver) -> Capabilities:
+def capabilities(driver: CgroupDriver) -> NodeCapabilities:
     return probe(driver)
 
 

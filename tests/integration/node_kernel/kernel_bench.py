@@ -25,7 +25,7 @@ from cotenant_node_executor.sampling.slow.worker import SlowWorker
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.strategy import Strategy
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
-from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, Knob
+from cotenant_node_executor.targets.interface import CgroupDriver, Knob, NodeCapabilities
 from tests.builders import container, pod_document
 from tests.integration.node_kernel.waiting import until
 
@@ -57,7 +57,7 @@ class Bench:
     def __init__(
         self,
         driver: CgroupDriver,
-        capabilities: Capabilities,
+        capabilities: NodeCapabilities,
         folder: Path,
         strategies: Sequence[Strategy] = STRATEGIES,
         slow: SlowWorker | None = None,

@@ -21,7 +21,7 @@ from cotenant_node_executor.sampling.slow.worker import SlowWorker
 from cotenant_node_executor.sampling.wanted import WITH_HOT_PAGE_CACHE
 from cotenant_node_executor.strategies.gates import DEFAULT_GATES
 from cotenant_node_executor.strategies.registry import strategies_of
-from cotenant_node_executor.targets.interface import RECLAIM, Capabilities, CgroupDriver
+from cotenant_node_executor.targets.interface import RECLAIM, CgroupDriver, NodeCapabilities
 from tests.integration.node_kernel.kernel_bench import NODE, POD, Bench, pod_manifest
 from tests.integration.node_kernel.waiting import GUEST_DISK, until
 
@@ -48,7 +48,7 @@ READS = (
 
 @pytest.fixture
 def bench(
-    kernel_driver: CgroupDriver, capabilities: Capabilities, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kernel_driver: CgroupDriver, capabilities: NodeCapabilities, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Bench]:
     if GUEST_DISK is None or not capabilities.supports(RECLAIM):
         pytest.skip("no disk to read that belongs to the tests")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cotenant_node_executor.targets.cgroup.driver import open_driver
-from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, CgroupVersion, InvalidValueError, Knob
+from cotenant_node_executor.targets.interface import CgroupDriver, CgroupVersion, InvalidValueError, Knob, NodeCapabilities
 from tests.integration.node_kernel.waiting import own_base, until
 
 Start = Callable[[str, str], int]
@@ -102,7 +102,7 @@ def test_closing_leaves_nothing_behind(kernel_driver: CgroupDriver) -> None:
     assert found.stdout == ""
 
 
-def test_the_basic_knobs_are_supported_and_what_is_not_says_why(capabilities: Capabilities) -> None:
+def test_the_basic_knobs_are_supported_and_what_is_not_says_why(capabilities: NodeCapabilities) -> None:
     for knob in (Knob.CPU_SHARES, Knob.CPU_QUOTA, Knob.CPU_BURST, Knob.CPU_IDLE, Knob.CPUSET_CPUS, Knob.MEMORY_LIMIT):
         assert capabilities.supports(knob), capabilities.knobs[knob.value].why
     missing = {name: support for name, support in capabilities.knobs.items() if not support.supported}
@@ -111,11 +111,11 @@ def test_the_basic_knobs_are_supported_and_what_is_not_says_why(capabilities: Ca
     assert capabilities.supports(Knob.MEMORY_HIGH) is (capabilities.version is CgroupVersion.V2)
 
 
-def test_probing_leaves_no_group(driver: CgroupDriver, capabilities: Capabilities) -> None:
+def test_probing_leaves_no_group(driver: CgroupDriver, capabilities: NodeCapabilities) -> None:
     assert driver.rescan() == []
 
 
-def test_the_kernel_kills_by_itself_where_it_can(kernel_driver: CgroupDriver, capabilities: Capabilities) -> None:
+def test_the_kernel_kills_by_itself_where_it_can(kernel_driver: CgroupDriver, capabilities: NodeCapabilities) -> None:
     if kernel_driver.version is CgroupVersion.V2:
         assert capabilities.supports("cgroup.kill")
         assert set(kernel_driver.controllers) >= {"cpu", "memory", "pids"}

@@ -17,9 +17,10 @@ from uuid import uuid4
 import msgspec
 import pytest
 
+from cotenant.domain.qos import KubeQoS
 from cotenant.events.node.execution import Execution
 from cotenant.events.node.runs import RunPhase
-from cotenant_node_executor.targets.cgroup.paths import KubeQoS, Layout
+from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver
 from cotenant_node_executor.targets.interface import CgroupVersion
 from tests.builders import container, pod_document
 from tests.integration.kubelet_tree import BURN, KubeletTree
@@ -56,11 +57,11 @@ async def harness(nats_server: NatsServer) -> AsyncIterator[Harness]:
     await made.close()
 
 
-SYSTEMD, CGROUPFS = (Layout.SYSTEMD, "containerd"), (Layout.CGROUPFS, "docker")
-CRI_O = (Layout.SYSTEMD, "cri-o")
+SYSTEMD, CGROUPFS = (KubeletCgroupDriver.SYSTEMD, "containerd"), (KubeletCgroupDriver.CGROUPFS, "docker")
+CRI_O = (KubeletCgroupDriver.SYSTEMD, "cri-o")
 
 
-def laid_out(*layouts: tuple[Layout, str]) -> pytest.MarkDecorator:
+def laid_out(*layouts: tuple[KubeletCgroupDriver, str]) -> pytest.MarkDecorator:
     """The layouts that a test runs on."""
     names = [f"{layout.value}-{runtime}" for layout, runtime in layouts]
     return pytest.mark.parametrize("tree", layouts, ids=names, indirect=True)
@@ -121,7 +122,7 @@ async def test_strategies_write_into_the_groups_that_kubelet_made_and_what_was_t
     web_pod = tree.pod(web_uid, KubeQoS.BURSTABLE, shares=51, quota_us=LIMIT_US)
     _, pause = tree.container(web_pod, "pause", link=False)
     _, web = tree.container(web_pod, "web", BURN, shares=51, quota_us=LIMIT_US)
-    job_pod = tree.pod(job_uid, KubeQoS.BESTEFFORT)
+    job_pod = tree.pod(job_uid, KubeQoS.BEST_EFFORT)
     _, job = tree.container(job_pod, "job")
     before = tree.states()
 
@@ -186,7 +187,7 @@ async def test_what_a_killed_executor_set_is_restored_by_the_next_where_nobody_a
     harness: Harness, tree: KubeletTree
 ) -> None:
     uid = str(uuid4())
-    pod = tree.pod(uid, KubeQoS.BESTEFFORT)
+    pod = tree.pod(uid, KubeQoS.BEST_EFFORT)
     _, job = tree.container(pod, "job")
     before = tree.states()
     begin(harness, tree)
@@ -207,7 +208,7 @@ async def test_groups_that_come_late_go_and_come_again_are_followed(harness: Har
     await harness.place(batch(), uid)
     await harness.wait("it is pending", lambda: "batch" in harness.runs and harness.runs["batch"].phase is RunPhase.PENDING)
     for attempt in range(2):
-        pod = tree.pod(uid, KubeQoS.BESTEFFORT)
+        pod = tree.pod(uid, KubeQoS.BEST_EFFORT)
         _, job = tree.container(pod, "job")
         await harness.wait("batch has its memory", partial(has_memory, tree, job))
         await harness.wait("its attempts are counted", partial(has_restarted, harness, attempt))
@@ -221,15 +222,15 @@ async def test_groups_that_come_late_go_and_come_again_are_followed(harness: Har
 
 @laid_out(CGROUPFS)
 async def test_what_belongs_to_nobody_is_reported_and_left_alone(harness: Harness, tree: KubeletTree) -> None:
-    stranger = tree.pod(str(uuid4()), KubeQoS.BESTEFFORT, shares=77)
+    stranger = tree.pod(str(uuid4()), KubeQoS.BEST_EFFORT, shares=77)
     _, lonely = tree.container(stranger, "job", shares=78)
     root = stranger.split("/")[0]
     for name in ("kubepods-besteffort-pod", "system.slice", "pod", "garbage", "crio-conmon-1.scope"):
         tree.make(f"{root}/{name}")
     kata_uid, uid = str(uuid4()), str(uuid4())
-    kata_pod = tree.pod(kata_uid, KubeQoS.BESTEFFORT)
+    kata_pod = tree.pod(kata_uid, KubeQoS.BEST_EFFORT)
     _, machine = tree.container(kata_pod, "job")
-    pod = tree.pod(uid, KubeQoS.BESTEFFORT)
+    pod = tree.pod(uid, KubeQoS.BEST_EFFORT)
     _, job = tree.container(pod, "job")
     before = tree.states(of=stranger) | tree.states(of=machine)
 

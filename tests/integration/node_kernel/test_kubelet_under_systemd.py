@@ -15,8 +15,9 @@ from uuid import uuid4
 
 import pytest
 
+from cotenant.domain.qos import KubeQoS
 from cotenant_node_executor.targets.cgroup.hierarchy import read_hierarchies
-from cotenant_node_executor.targets.cgroup.paths import KubeQoS, Layout, pod_dir, tier_dir
+from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver, pod_dir, tier_dir
 from tests.integration.kubelet_tree import FILES
 from tests.integration.node_executor.executor_harness import Harness
 from tests.integration.node_kernel.test_kubelet_node import LIMIT_US, MIB, SECTIONS, STORE_BYTES, batch, service, slo
@@ -44,7 +45,7 @@ class SystemdPods:
     def container(self, uid: str, qos: KubeQoS, name: str, *properties: str) -> str:
         """Start a container of a pod as a scope in the pod's slice; returns its directory below the mount."""
         number = uuid4().hex * 2
-        directory = f"{pod_dir(Layout.SYSTEMD, qos, uid)}/cri-containerd-{number}.scope"
+        directory = f"{pod_dir(KubeletCgroupDriver.SYSTEMD, qos, uid)}/cri-containerd-{number}.scope"
         pod_slice = directory.split("/")[-2]
         asked = [argument for each in ("CPUWeight=1", "TasksMax=100", *properties) for argument in ("-p", each)]
         command = ["systemd-run", "--quiet", "--scope", f"--unit=cri-containerd-{number}", f"--slice={pod_slice}", *asked]
@@ -104,7 +105,7 @@ async def test_strategies_write_beside_systemd_also_after_it_is_reloaded_and_res
 ) -> None:
     web_uid, job_uid = str(uuid4()), str(uuid4())
     web = pods.container(web_uid, KubeQoS.BURSTABLE, "web", f"CPUQuota={LIMIT_US // 1000}%", "MemoryMax=128M")
-    job = pods.container(job_uid, KubeQoS.BESTEFFORT, "job", "MemoryMax=infinity", "CPUQuota=200%")
+    job = pods.container(job_uid, KubeQoS.BEST_EFFORT, "job", "MemoryMax=infinity", "CPUQuota=200%")
     before = pods.states()
 
     harness.start("--pods", "kubelet", "--container-logs", str(pods.logs))
@@ -121,7 +122,7 @@ async def test_strategies_write_beside_systemd_also_after_it_is_reloaded_and_res
     await harness.running("batch")
 
     def is_written() -> bool:
-        tier = tier_dir(Layout.SYSTEMD, KubeQoS.BESTEFFORT)
+        tier = tier_dir(KubeletCgroupDriver.SYSTEMD, KubeQoS.BEST_EFFORT)
         limits = {pods.read(each, "memory.max") for each in (job, job.rpartition("/")[0])}
         quota = pods.read(tier, "cpu.max").split(" ")[0]
         return limits == {str(64 * MIB)} and quota.isdecimal() and pods.read(web, "memory.min") == str(32 * MIB)

@@ -14,7 +14,7 @@ from cotenant_node_executor.targets.cgroup.driver import open_driver
 from cotenant_node_executor.targets.cgroup.v2 import AGENT_LEAF
 from cotenant_node_executor.targets.cgroup.writer import Writer
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
-from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, CgroupVersion, Knob
+from cotenant_node_executor.targets.interface import CgroupDriver, CgroupVersion, Knob, NodeCapabilities
 
 LAYOUT = os.environ.get("COTENANT_GUEST_LAYOUT", "")
 pytestmark = pytest.mark.skipif(not LAYOUT, reason="says something about the guest alone")
@@ -36,7 +36,7 @@ def test_the_own_root_lies_where_the_layout_has_it(kernel_driver: CgroupDriver, 
         assert own_group() == ""
 
 
-def test_what_mainline_has_and_lacks_is_found(capabilities: Capabilities) -> None:
+def test_what_mainline_has_and_lacks_is_found(capabilities: NodeCapabilities) -> None:
     for name in ("psi.node", "psi.group", "cgroup.kill", Knob.MEMORY_HIGH, Knob.MEMORY_OOM_GROUP, Knob.PIDS_MAX):
         assert capabilities.supports(name), capabilities
     for name in ("resctrl", "core_sched", "kidled", Knob.CPU_BVT, Knob.BLKIO_READ_BPS, Knob.CPU_UCLAMP_MIN):
@@ -44,7 +44,7 @@ def test_what_mainline_has_and_lacks_is_found(capabilities: Capabilities) -> Non
 
 
 def test_a_child_never_gets_what_its_parent_lacks(
-    kernel_driver: CgroupDriver, capabilities: Capabilities, cpus: list[int]
+    kernel_driver: CgroupDriver, capabilities: NodeCapabilities, cpus: list[int]
 ) -> None:
     kernel_driver.create("besteffort/poda")
     writer = Writer(kernel_driver, capabilities)

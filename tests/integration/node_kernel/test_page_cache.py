@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cotenant_node_executor.targets.cgroup.knobs import probe
-from cotenant_node_executor.targets.interface import RECLAIM, Capabilities, CgroupDriver, CgroupVersion, Knob
+from cotenant_node_executor.targets.interface import RECLAIM, CgroupDriver, CgroupVersion, Knob, NodeCapabilities
 from tests.integration.node_executor.executor_harness import SEEN_BY_PODS
 from tests.integration.node_kernel.kernel_bench import CONTAINER, POD, Bench, pod_manifest
 from tests.integration.node_kernel.waiting import GUEST_DISK, until
@@ -38,7 +38,7 @@ READS = (
 """The cache of a disk lives as long as somebody has the disk open."""
 
 
-def opened(driver: CgroupDriver, capabilities: Capabilities, folder: Path) -> Iterator[Bench]:
+def opened(driver: CgroupDriver, capabilities: NodeCapabilities, folder: Path) -> Iterator[Bench]:
     made = Bench(driver, capabilities, folder)
     yield made
     assert until(lambda: made.machine.stop_everything(datetime.now(UTC), 0))
@@ -52,7 +52,7 @@ def anolis(tmp_path: Path) -> Iterator[Bench]:
 
 
 @pytest.fixture
-def bench(kernel_driver: CgroupDriver, capabilities: Capabilities, tmp_path: Path) -> Iterator[Bench]:
+def bench(kernel_driver: CgroupDriver, capabilities: NodeCapabilities, tmp_path: Path) -> Iterator[Bench]:
     if not capabilities.supports(RECLAIM):
         pytest.skip("this kernel reclaims no group's memory")
     if capabilities.supports(SIZE):

@@ -19,7 +19,7 @@ import pytest
 
 from cotenant_node_executor.runtime.realtime.guard import GUARD_PRIORITY, HUNG_SECONDS, threads_below
 from cotenant_node_executor.strategies.cpu.protection.spread import SLICE_NS
-from cotenant_node_executor.targets.interface import SLICES, Capabilities, CgroupDriver, CgroupVersion, Knob, Stat
+from cotenant_node_executor.targets.interface import SLICES, CgroupDriver, CgroupVersion, Knob, NodeCapabilities, Stat
 from cotenant_node_executor.targets.other.threads import SchedulingCalls
 from cotenant_node_executor.targets.parse import parse_cpu_usage_ns
 from tests.integration.node_kernel.kernel_bench import BURN, UID, pod_manifest
@@ -178,7 +178,7 @@ def real_time(executor: Executor) -> Callable[..., Executor]:
 
 
 def test_busy_threads_have_cpus_of_their_own_and_best_effort_is_idle_beside_them(
-    executor: Executor, capabilities: Capabilities
+    executor: Executor, capabilities: NodeCapabilities
 ) -> None:
     if capabilities.version is not CgroupVersion.V2:
         pytest.skip("threads are spread while nothing but pods uses the machine: the guest is such a one")

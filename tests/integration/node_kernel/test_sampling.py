@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from cotenant_node_executor.sampling.sampler import Sampler
-from cotenant_node_executor.sampling.snapshot import Snapshot
-from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, Knob
+from cotenant_node_executor.sampling.snapshot import UsageSnapshot
+from cotenant_node_executor.targets.interface import CgroupDriver, Knob, NodeCapabilities
 from tests.integration.node_kernel.waiting import until
 
 Start = Callable[[str, str], int]
@@ -18,11 +18,11 @@ BURN = "while :; do :; done"
 
 
 @pytest.fixture
-def sampler(driver: CgroupDriver, capabilities: Capabilities) -> Sampler:
+def sampler(driver: CgroupDriver, capabilities: NodeCapabilities) -> Sampler:
     return Sampler(driver, group_pressure=capabilities.supports("psi.group"))
 
 
-def sampled_until(sampler: Sampler, condition: Callable[[Snapshot], bool], *, every: float = 0.2) -> Snapshot:
+def sampled_until(sampler: Sampler, condition: Callable[[UsageSnapshot], bool], *, every: float = 0.2) -> UsageSnapshot:
     """Snapshots over at least ``every`` seconds each, until one meets the condition; within a bound."""
     taken = [sampler.snapshot(time.monotonic_ns())]
 
@@ -64,7 +64,7 @@ def test_a_quota_holds_a_burning_pod_back_and_is_seen_as_throttling(
     kernel_driver.write("besteffort/poda", Knob.CPU_QUOTA, "10000")
     start(CONTAINER, BURN)
 
-    def held_back(snapshot: Snapshot) -> bool:
+    def held_back(snapshot: UsageSnapshot) -> bool:
         usage = snapshot.pods["a"].usage
         return (usage.throttled_ratio or 0) > 0.5 and (usage.cpu_milli or 0) > 0
 
@@ -97,7 +97,7 @@ def test_a_group_removed_behind_the_drivers_back_is_named_and_left_out(kernel_dr
 
 
 def test_pressure_of_a_pod_is_read_where_the_kernel_has_it(
-    kernel_driver: CgroupDriver, sampler: Sampler, capabilities: Capabilities
+    kernel_driver: CgroupDriver, sampler: Sampler, capabilities: NodeCapabilities
 ) -> None:
     kernel_driver.create(CONTAINER)
     snapshot = sampler.snapshot(time.monotonic_ns())

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, Knob
+from cotenant_node_executor.targets.interface import CgroupDriver, Knob, NodeCapabilities
 from tests.integration.node_kernel.kernel_bench import CONTAINER, POD, TIER, Bench
 from tests.integration.node_kernel.waiting import until
 
 
 @pytest.fixture
-def bench(kernel_driver: CgroupDriver, capabilities: Capabilities, tmp_path: Path) -> Iterator[Bench]:
+def bench(kernel_driver: CgroupDriver, capabilities: NodeCapabilities, tmp_path: Path) -> Iterator[Bench]:
     made = Bench(kernel_driver, capabilities, tmp_path / "pods")
     yield made
     assert until(lambda: made.machine.stop_everything(datetime.now(UTC), 0))

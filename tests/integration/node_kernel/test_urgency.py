@@ -11,7 +11,7 @@ import pytest
 from cotenant_node_executor.sampling.pressure.pressure_triggers import PressureTriggers, Trigger
 from cotenant_node_executor.sampling.sampler import Sampler
 from cotenant_node_executor.sampling.urgency import CPU_TRIGGER, Urgency
-from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, CgroupVersion, Stat
+from cotenant_node_executor.targets.interface import CgroupDriver, CgroupVersion, NodeCapabilities, Stat
 from tests.integration.node_kernel.waiting import until
 
 Start = Callable[[str, str], int]
@@ -20,7 +20,7 @@ SERVICE, BATCH = "burstable/podweb/main", "besteffort/podjob/main"
 
 
 @pytest.fixture
-def triggers(kernel_driver: CgroupDriver, capabilities: Capabilities) -> Iterator[PressureTriggers]:
+def triggers(kernel_driver: CgroupDriver, capabilities: NodeCapabilities) -> Iterator[PressureTriggers]:
     if not capabilities.supports("psi.group"):
         pytest.skip("no pressure of groups")
     made = PressureTriggers()
@@ -73,7 +73,7 @@ def test_a_group_that_goes_takes_its_trigger_with_it(kernel_driver: CgroupDriver
 
 
 def test_on_cgroup_v2_with_every_right_the_kernel_itself_watches(
-    kernel_driver: CgroupDriver, capabilities: Capabilities, triggers: PressureTriggers
+    kernel_driver: CgroupDriver, capabilities: NodeCapabilities, triggers: PressureTriggers
 ) -> None:
     if capabilities.version is not CgroupVersion.V2:
         pytest.skip("this machine's controllers are on cgroup v1")
@@ -82,7 +82,7 @@ def test_on_cgroup_v2_with_every_right_the_kernel_itself_watches(
 
 
 def test_a_services_spike_is_seen_long_before_the_next_sample(
-    kernel_driver: CgroupDriver, capabilities: Capabilities, start: Start
+    kernel_driver: CgroupDriver, capabilities: NodeCapabilities, start: Start
 ) -> None:
     if not capabilities.supports("psi.group"):
         pytest.skip("no pressure of groups")

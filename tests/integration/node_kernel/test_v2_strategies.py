@@ -14,7 +14,7 @@ import pytest
 
 from cotenant_node_executor.strategies.gates import DEFAULT_GATES
 from cotenant_node_executor.strategies.registry import strategies_of
-from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, CgroupVersion, Knob
+from cotenant_node_executor.targets.interface import CgroupDriver, CgroupVersion, Knob, NodeCapabilities
 from tests.integration.node_kernel.kernel_bench import CONTAINER, TIER, Bench, pod_manifest
 from tests.integration.node_kernel.waiting import GUEST_DISK, until
 
@@ -29,7 +29,7 @@ GATES = DEFAULT_GATES | {"BEMemoryEvict"}
 
 
 @pytest.fixture
-def bench(kernel_driver: CgroupDriver, capabilities: Capabilities, tmp_path: Path) -> Iterator[Bench]:
+def bench(kernel_driver: CgroupDriver, capabilities: NodeCapabilities, tmp_path: Path) -> Iterator[Bench]:
     if capabilities.version is not CgroupVersion.V2:
         pytest.skip("this machine's controllers are on cgroup v1")
     made = Bench(kernel_driver, capabilities, tmp_path / "pods", strategies_of(GATES))

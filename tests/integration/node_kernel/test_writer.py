@@ -10,7 +10,7 @@ import pytest
 
 from cotenant_node_executor.targets.cgroup.writer import CONFIRMED_FOR_NS, Writer
 from cotenant_node_executor.targets.cpulist import format_cpu_list
-from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, CgroupVersion, Knob, WriteReport
+from cotenant_node_executor.targets.interface import CgroupDriver, CgroupVersion, Knob, NodeCapabilities, WriteReport
 
 Start = Callable[[str, str], int]
 TIER, POD, CONTAINER = "besteffort", "besteffort/poda", "besteffort/poda/main"
@@ -31,7 +31,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def writer(driver: CgroupDriver, capabilities: Capabilities, clock: Clock) -> Writer:
+def writer(driver: CgroupDriver, capabilities: NodeCapabilities, clock: Clock) -> Writer:
     driver.create(CONTAINER)
     return Writer(driver, capabilities, clock_ns=clock)
 
@@ -126,7 +126,7 @@ def test_memory_is_compared_by_whole_pages(writer: Writer, driver: CgroupDriver)
 
 
 def test_memory_protection_moves_where_the_kernel_has_it(
-    writer: Writer, driver: CgroupDriver, capabilities: Capabilities
+    writer: Writer, driver: CgroupDriver, capabilities: NodeCapabilities
 ) -> None:
     wanted = everywhere(Knob.MEMORY_HIGH, str(1 << 26)) | everywhere(Knob.MEMORY_LOW, str(1 << 20))
     report = writer.apply(wanted)

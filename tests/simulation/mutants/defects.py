@@ -46,11 +46,11 @@ from cotenant_batch_resource_calculator.formulas.amounts import Amounts
 from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleCounts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_gateway.read_model.core import GatewayCore
-from cotenant_metrics_ingest.node_state import NodeState
+from cotenant_metrics_ingest.node_state import NodeMetricState
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.evictions import Evictions
 from cotenant_node_executor.runtime.restart import ALWAYS
-from cotenant_node_executor.targets.cgroup.levels import Phase, Step
+from cotenant_node_executor.targets.cgroup.levels import WritePhase, WriteStep
 from cotenant_node_executor.targets.convert import UNLIMITED
 from cotenant_quota_tree.core import QuotaTreeCore
 from cotenant_scheduler.core import SchedulerCore
@@ -73,7 +73,7 @@ from cotenant_scheduler.state.reading.relations import SelectorIndex
 from cotenant_scheduler.state.relation_counts import RelationCounts
 from cotenant_scheduler.state.reservations.cache import ReservationCache
 from cotenant_scheduler.state.reservations.rules import OwnerIndex
-from cotenant_verification.workload.schedule import Entry
+from cotenant_verification.workload.schedule import ScheduleEntry
 from cotenant_yarn_copilot.core import YarnCopilot
 from tests.simulation.mutants.patches import Mutant, Replacement
 
@@ -203,7 +203,7 @@ def hidden_counter(right: Function) -> Function:
 def node_clock(right: Function) -> Function:
     """When a node was heard is read from its own clock."""
 
-    def wrong(self: NodeState, event: Event, log_time: datetime | None) -> None:
+    def wrong(self: NodeMetricState, event: Event, log_time: datetime | None) -> None:
         right(self, event, event.time)
 
     return wrong
@@ -278,8 +278,8 @@ def flapping(right: Function) -> Function:
 def children_first(right: Function) -> Function:
     """Files are written from the leaves up in the phases that go the other way: a child is widened before its parent."""
 
-    def place(step: Step) -> tuple[int, int]:
-        return step.phase, 0 if step.phase is Phase.NARROW else -step.group.count("/")
+    def place(step: WriteStep) -> tuple[int, int]:
+        return step.phase, 0 if step.phase is WritePhase.NARROW else -step.group.count("/")
 
     return lambda changes: sorted(right(changes), key=place)
 
@@ -622,10 +622,10 @@ def evicts_at_once(_: Function) -> Function:
     return lambda self, strategy, before, now: ""
 
 
-def arriving(app: str, count: int, **more: Any) -> tuple[Entry, ...]:
+def arriving(app: str, count: int, **more: Any) -> tuple[ScheduleEntry, ...]:
     """Small services of one app that come one after the other."""
     return tuple(
-        Entry(
+        ScheduleEntry(
             at_ms=15_000 + 100 * index,
             kind="create-pod",
             target=f"{app}-{index}",
@@ -636,12 +636,12 @@ def arriving(app: str, count: int, **more: Any) -> tuple[Entry, ...]:
 
 
 STALE = tuple(
-    Entry(at_ms=at, kind="delay", target="scheduler/b", fault=True, args={"by_ms": 8_000, "for_ms": 30_000})
+    ScheduleEntry(at_ms=at, kind="delay", target="scheduler/b", fault=True, args={"by_ms": 8_000, "for_ms": 30_000})
     for at in range(10_000, 240_000, 40_000)
 )
 """One replica of the scheduler decides on what was true eight seconds ago."""
 HOT = tuple(
-    Entry(
+    ScheduleEntry(
         at_ms=20_000 + 10 * app + index,
         kind="create-pod",
         target=f"hot-{app}-{index}",
@@ -667,20 +667,25 @@ WANTING: dict[str, int | str] = {
     "class": "batch", "cpu": 1000, "memory_mib": 64, "use_low": 990, "use_high": 1000, "period": 60, "lasts": 600, "named": "n0"
 }
 STARVED = (
-    Entry(at_ms=5_000, kind="config", args={"reclaim": 65, "threshold": 65, "policy": "cfsQuota", "satisfied": 60}),
-    *(Entry(at_ms=12_000 + 10 * index, kind="create-pod", target=f"busy-{index}", args=BUSY) for index in range(8)),
-    *(Entry(at_ms=15_000 + 1_500 * index, kind="create-pod", target=f"starved-{index}", args=WANTING) for index in range(60)),
+    ScheduleEntry(at_ms=5_000, kind="config", args={"reclaim": 65, "threshold": 65, "policy": "cfsQuota", "satisfied": 60}),
+    *(ScheduleEntry(at_ms=12_000 + 10 * index, kind="create-pod", target=f"busy-{index}", args=BUSY) for index in range(8)),
+    *(
+        ScheduleEntry(at_ms=15_000 + 1_500 * index, kind="create-pod", target=f"starved-{index}", args=WANTING)
+        for index in range(60)
+    ),
 )
 """Batch pods that come one after the other to a node whose services leave them nothing: there is always one to evict."""
 MOVES = tuple(
-    Entry(at_ms=70_000 + index, kind="create-move", target=f"extra-{app}-{index}", args={"pod": f"service-{app}-{index}"})
+    ScheduleEntry(
+        at_ms=70_000 + index, kind="create-move", target=f"extra-{app}-{index}", args={"pod": f"service-{app}-{index}"}
+    )
     for app in (0, 1)
     for index in range(4)
 )
 """Users want many pods moved at once."""
 
 RESERVED = tuple(
-    Entry(
+    ScheduleEntry(
         at_ms=70_000 + 5_000 * index,
         kind="create-move",
         target=f"place-{app}-{index}",
@@ -692,10 +697,10 @@ RESERVED = tuple(
 """Users want pods moved to places that are held before."""
 
 FORSAKEN = (
-    Entry(at_ms=29_000, kind="gap", target="gateway-b", fault=True, args={"for_ms": 8_000}),
-    Entry(at_ms=30_000, kind="end-namespace", target="team-a"),
+    ScheduleEntry(at_ms=29_000, kind="gap", target="gateway-b", fault=True, args={"for_ms": 8_000}),
+    ScheduleEntry(at_ms=30_000, kind="end-namespace", target="team-a"),
     *(
-        Entry(
+        ScheduleEntry(
             at_ms=30_100 + 300 * index,
             kind="create-pod",
             target=f"team-a/late-{index}",
@@ -707,7 +712,7 @@ FORSAKEN = (
 """A namespace ends while one gateway hears nothing: who asks that one still gets pods there."""
 
 HUNGRY = tuple(
-    Entry(
+    ScheduleEntry(
         at_ms=20_000 + 100 * index,
         kind="create-pod",
         target=f"hungry-{quota}-{index}",
@@ -718,7 +723,7 @@ HUNGRY = tuple(
 )
 """Jobs that never end, in several quotas: at the end of a run these still want more than there is."""
 IN_TURN = tuple(
-    Entry(
+    ScheduleEntry(
         at_ms=at_ms + 100 * index,
         kind="create-pod",
         target=f"turn-{quota}-{index}",
@@ -733,7 +738,7 @@ APART = arriving("solo", 6, apart="host", of="solo", lasts=60)
 GATED = arriving("shut", 2, gated=1)
 PORTS = arriving("door", 6, port=8_080)
 SPREAD = tuple(
-    Entry(
+    ScheduleEntry(
         at_ms=15_000 + 100 * index,
         kind="create-pod",
         target=f"wide-{index}",
@@ -744,7 +749,7 @@ SPREAD = tuple(
 SCARCE = arriving("scarce", 6, spread="host", skew=1, domains=9)
 """More domains wanted than there are nodes: each node takes one."""
 REVISED = tuple(
-    Entry(
+    ScheduleEntry(
         at_ms=15_000 + 100 * index,
         kind="create-pod",
         target=f"revised-{index}",
@@ -756,24 +761,28 @@ REVISED = tuple(
 """Pods of two revisions, each of which is spread by itself; those of the old one are all on one node."""
 ZONED = arriving("here", 6, zones="zone-1")
 TAINTED = tuple(
-    Entry(at_ms=8_000, kind="taint", target=f"n{node}", args={"value": "others", "effect": "NoSchedule"}) for node in (0, 1)
+    ScheduleEntry(at_ms=8_000, kind="taint", target=f"n{node}", args={"value": "others", "effect": "NoSchedule"})
+    for node in (0, 1)
 )
-SWITCH = (Entry(at_ms=10_000, kind="switch", fault=True, args={"nodes": 5, "for_ms": 225_000}),)
+SWITCH = (ScheduleEntry(at_ms=10_000, kind="switch", fault=True, args={"nodes": 5, "for_ms": 225_000}),)
 """A node is silent after three minutes."""
 CLOSED = (
     *arriving("leaves", 9),
-    *(Entry(at_ms=30_000, kind="taint", target=f"n{node}", args={"value": "others", "effect": "NoExecute"}) for node in (0, 1)),
+    *(
+        ScheduleEntry(at_ms=30_000, kind="taint", target=f"n{node}", args={"value": "others", "effect": "NoExecute"})
+        for node in (0, 1)
+    ),
 )
 """Two of three nodes are given to others while they have pods,"""
 REOPENED = (
     *CLOSED,
-    *(Entry(at_ms=40_000, kind="taint", target=f"n{node}", args={"value": "", "effect": ""}) for node in (0, 1)),
+    *(ScheduleEntry(at_ms=40_000, kind="taint", target=f"n{node}", args={"value": "", "effect": ""}) for node in (0, 1)),
 )
 """and not any more, before all pods have gone."""
 TIERED = (
-    Entry(at_ms=3_000, kind="namespace", target="team-a", args={"tier": "silver"}),
+    ScheduleEntry(at_ms=3_000, kind="namespace", target="team-a", args={"tier": "silver"}),
     *(
-        Entry(
+        ScheduleEntry(
             at_ms=at_ms,
             kind="create-pod",
             target=target,
@@ -785,16 +794,16 @@ TIERED = (
             (40_000, "calm-1", "calm", {"apart": "host", "of": "loud", "where": "selected"}),
         )
     ),
-    Entry(at_ms=30_000, kind="namespace", target="team-a", args={"tier": "gold"}),
+    ScheduleEntry(at_ms=30_000, kind="namespace", target="team-a", args={"tier": "gold"}),
 )
 """A namespace comes to be one whose pods others keep away from."""
 PROFILED = tuple(
     entry
     for revision, at_ms in enumerate((10_000, 240_000), 100)
     for entry in (
-        Entry(at_ms=at_ms, kind="profile", target="grind", args={"revision": revision, "lends": 1}),
+        ScheduleEntry(at_ms=at_ms, kind="profile", target="grind", args={"revision": revision, "lends": 1}),
         *(
-            Entry(
+            ScheduleEntry(
                 at_ms=at_ms + 20_000 + 200_000 * late + 100 * index,
                 kind="create-pod",
                 target=f"grind-{revision}-{late}-{index}",
@@ -807,10 +816,10 @@ PROFILED = tuple(
 )
 """A profile that changes, and pods of it just after and long after."""
 PATIENT = (
-    Entry(at_ms=3_000, kind="priority-class", target="modest", args={"value": 9_100, "policy": "PreemptLowerPriority"}),
-    Entry(at_ms=3_001, kind="priority-class", target="patient", args={"value": 9_800, "policy": "Never"}),
+    ScheduleEntry(at_ms=3_000, kind="priority-class", target="modest", args={"value": 9_100, "policy": "PreemptLowerPriority"}),
+    ScheduleEntry(at_ms=3_001, kind="priority-class", target="patient", args={"value": 9_800, "policy": "Never"}),
     *(
-        Entry(
+        ScheduleEntry(
             at_ms=15_000 + 100 * index,
             kind="create-pod",
             target=f"{priority}-door-{index}",
@@ -822,7 +831,7 @@ PATIENT = (
 )
 """Patient pods want the port that modest ones have on every node."""
 DELETED = tuple(
-    Entry(at_ms=at_ms, kind=kind, target=f"brief-{index}", args=args)
+    ScheduleEntry(at_ms=at_ms, kind=kind, target=f"brief-{index}", args=args)
     for index in range(3)
     for at_ms, kind, args in (
         (20_000, "create-pod", SMALL | {"app": "brief"}),
@@ -837,7 +846,7 @@ HOARDING = arriving(
 LEAKING = arriving("leak", 2, memory_mib=128, memory_limit=256, hold_low=64, hold_high=2_048, period=120, leaks=1)
 """Services that hold more than they may some seconds after each start."""
 CRAMPED = tuple(
-    Entry(
+    ScheduleEntry(
         at_ms=20_000,
         kind="create-pod",
         target=f"{name}-{node}",
@@ -874,7 +883,7 @@ MUTANTS = (
         ((LastSequences, "is_new", always_new),),
         (2, 10, 12, 15),
         faults=tuple(
-            Entry(at_ms=at, kind="redeliver", target=f"scheduler/{letter}", fault=True, args={"count": 60})
+            ScheduleEntry(at_ms=at, kind="redeliver", target=f"scheduler/{letter}", fault=True, args={"count": 60})
             for at in range(60_000, 240_000, 20_000)
             for letter in "ab"
         ),
@@ -895,9 +904,9 @@ MUTANTS = (
     Mutant("a_decision_depends_on_a_hidden_counter", ((BatchResourceCalculator, "decide", hidden_counter),), (10, 15, 19)),
     Mutant(
         "silence_is_judged_by_the_nodes_clock",
-        ((NodeState, "accepted", node_clock),),
+        ((NodeMetricState, "accepted", node_clock),),
         (5,),
-        faults=(Entry(at_ms=60_000, kind="clock", target="n0", fault=True, args={"by_ms": 45_000, "drift_ppm": 0}),),
+        faults=(ScheduleEntry(at_ms=60_000, kind="clock", target="n0", fault=True, args={"by_ms": 45_000, "drift_ppm": 0}),),
     ),
     Mutant("moves_under_way_are_forgotten", ((ClusterFold, "apply", jobs_forgotten),), (6, 7, 12), (3, 5, 6), 6, 6),
     Mutant("the_limits_of_a_cycle_are_ignored", NO_CYCLE_LIMITS, (6,), (3, 5, 2), faults=HOT),
@@ -980,7 +989,7 @@ MUTANTS = (
         (0,),
         (1, 2),
         1,
-        faults=(Entry(at_ms=40_000, kind="executor-crash", target="n0", fault=True, args={"down_ms": 500}),),
+        faults=(ScheduleEntry(at_ms=40_000, kind="executor-crash", target="n0", fault=True, args={"down_ms": 500}),),
     ),
     Mutant(
         "min_domains_are_ignored",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from cotenant_verification.workload.schedule import Entry
+from cotenant_verification.workload.schedule import ScheduleEntry
 
 Replacement = tuple[object, str, Callable[..., object]]
 """Owner, attribute, and a function that is given the present one and returns the defect."""
@@ -26,7 +26,7 @@ class Mutant:
     seeds: tuple[int, ...] = (1, 2, 3)
     minutes: int = 4
     nodes: int = 3
-    faults: tuple[Entry, ...] = ()
+    faults: tuple[ScheduleEntry, ...] = ()
     """Beside those of the seed."""
 
     @contextmanager

@@ -23,6 +23,11 @@ SETTINGS = (
     "updateTimeThresholdSeconds",
     "resourceDiffThreshold",
     "metricReportIntervalSeconds",
+    "batchCPUThresholdPercent",
+    "midCPUThresholdPercent",
+    "midMemoryThresholdPercent",
+    "midUnallocatedPercent",
+    "midStaticCPUReservedPercent",
 )
 LARGEST = Usage(cpu_milli=MAX_AMOUNT, memory_bytes=MAX_AMOUNT)
 
@@ -34,7 +39,7 @@ def reservation(text: str) -> dict[str, str]:
 def third_party(text: str) -> dict[str, str]:
     resources = {"kubernetes.io/batch-cpu": text, "kubernetes.io/batch-memory": text}
     allocation = {"name": "hadoop-yarn", "priority": "koord-batch", "resources": resources}
-    return {f"{NODE}third-party-allocations": json.dumps({"allocations": [allocation]})}
+    return {f"{NODE}thirdPartyAllocations": json.dumps({"allocations": [allocation]})}
 
 
 FACTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -52,6 +57,7 @@ FACTS: dict[str, tuple[str, dict[str, Any]]] = {
         for value in (10**18, 10**30, -1, -(10**30), 1e308)
     },
     "usage": ("metric", {"system": LARGEST, "pods": {"huge": LARGEST}}),
+    "prediction": ("metric", {"prod_reclaimable": LARGEST, "prod_peak": LARGEST}),
     "yarn": ("yarn", {"used": LARGEST}),
 }
 """By name, the fact: the builder's method and its arguments."""

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from cotenant.domain.reservation import Reservation
+from cotenant.domain.reservation import NodeReservation
 from cotenant.model.tiers import PriorityClass
 from cotenant.model.times import NEVER
-from cotenant_batch_resource_calculator.config.colocation import DEFAULTS, ColocationStrategy
+from cotenant_batch_resource_calculator.config.colocation import STRATEGY_DEFAULTS, ColocationStrategy
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, divide, of_mapping, to_zone_level
 from cotenant_batch_resource_calculator.formulas.batch import BatchStrategy, MeasuredUsage, PodNeed, sum_need
 from cotenant_batch_resource_calculator.formulas.evaluation import (
@@ -134,7 +134,7 @@ def test_unset_fields_of_a_strategy_have_the_documented_default() -> None:
 
 
 def test_the_defaults_of_a_section_equal_those_of_the_formulas() -> None:
-    given = msgspec.convert(DEFAULTS, ColocationStrategy)
+    given = msgspec.convert(STRATEGY_DEFAULTS, ColocationStrategy)
     assert batch_strategy(given) == batch_strategy(ColocationStrategy())
     assert mid_strategy(given) == mid_strategy(ColocationStrategy())
 
@@ -158,7 +158,7 @@ def test_set_fields_of_a_strategy_are_used() -> None:
 
 def test_mid_of_a_node_counts_prod_pods_and_prod_host_applications_only() -> None:
     """Unallocated: 100 - (system 5 + prod host 3) - prod request 12 = 80 CPUs."""
-    node = NodeAmounts({"cpu": 100_000}, {"cpu": 100_000}, Reservation())
+    node = NodeAmounts({"cpu": 100_000}, {"cpu": 100_000}, NodeReservation())
     measurement = NodeMeasurement(
         update_time=datetime(2026, 1, 1, tzinfo=UTC),
         node_usage=None,

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from cotenant_batch_resource_calculator.config.colocation import (
-    DEFAULTS,
+    STRATEGY_DEFAULTS,
     ColocationStrategy,
     choose,
     chosen,
@@ -46,6 +46,9 @@ def test_a_budget_without_members_has_the_documented_ones() -> None:
         ({"brokenPercent": 0}, {"broken_permille": 0}),
         ({"brokenPercent": 0.1}, {"broken_permille": 1}),
         ({"brokenPercent": 100}, {"broken_permille": 1000}),
+        # 1.1 * 10 is not 11 in binary: up to a millionth of a tenth is rounding.
+        ({"brokenPercent": 1.1}, {"broken_permille": 11}),
+        ({"brokenPercent": 1e-7}, {"broken_permille": 0}),
         ({"lowestPercent": 0, "highestPercent": 0}, {"lowest_percent": 0, "highest_percent": 0}),
         ({"lowestPercent": 100, "highestPercent": 100}, {"lowest_percent": 100, "highest_percent": 100}),
         ({"LEASTHOURS": 1}, {"least_hours": 1}),
@@ -62,6 +65,7 @@ def test_members_may_have_their_bounds(members: dict[str, Any], fields: dict[str
         {"brokenPercent": -0.1},
         {"brokenPercent": 100.1},
         {"brokenPercent": 0.15},
+        {"brokenPercent": 2e-7},
         {"brokenPercent": 1e18},
         {"lowestPercent": -1},
         {"highestPercent": 101},
@@ -130,7 +134,7 @@ def test_the_first_entry_that_selects_a_node_counts_and_is_named_or_numbered() -
 
 
 def test_without_a_section_the_defaults_count() -> None:
-    assert load(None).cluster == load("").cluster == DEFAULTS
+    assert load(None).cluster == load("").cluster == STRATEGY_DEFAULTS
     with pytest.raises(ConfigError, match="colocation-config"):
         load(" ")
 

@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 
-from cotenant.domain.reservation import Reservation
+from cotenant.domain.reservation import NodeReservation
 from cotenant_batch_resource_calculator.config.in_force import load_configuration
 from cotenant_batch_resource_calculator.rendering import Renderer
 from tests.unit.batch_resource_calculator.builders_batch_resource_calculator import Bench
@@ -35,13 +35,13 @@ def test_what_is_shared_equals_what_is_rendered_for_one_node_alone() -> None:
     shared = Renderer(configuration)
     for number, pool in enumerate(["", "x", "y", "x", ""]):
         labels, name = {"pool": pool}, f"n{number}"
-        reservation = Reservation(resources={"cpu": number}, reserved_cpus=frozenset({number}))
+        reservation = NodeReservation(resources={"cpu": number}, reserved_cpus=frozenset({number}))
         alone = Renderer(configuration).render(name, labels, {}, reservation, None)
         assert shared.render(name, labels, {}, reservation, None) == alone
 
 
 def test_sections_and_members_of_later_releases_reach_the_spec() -> None:
-    spec = json.loads(bytes(Renderer(load_configuration(SECTIONS)).render("a", {}, {}, Reservation(), None).spec))
+    spec = json.loads(bytes(Renderer(load_configuration(SECTIONS)).render("a", {}, {}, NodeReservation(), None).spec))
     assert spec["resourceUsedThresholdWithBE"]["allocatableEvictPriorityThreshold"] == 5999
     assert spec["systemStrategy"]["schedFeatures"] == {"ID_LOAD": True}
     assert spec["systemStrategy"]["pageCacheLimitEnabled"] == 1
@@ -51,8 +51,8 @@ def test_sections_and_members_of_later_releases_reach_the_spec() -> None:
 def test_a_bandwidth_of_the_node_is_its_own() -> None:
     renderer = Renderer(load_configuration(SECTIONS))
     bandwidth = {"node.koordinator.sh/network-bandwidth": "10G"}
-    assert b"10G" in bytes(renderer.render("a", {}, bandwidth, Reservation(), None).spec)
-    assert b"10G" not in bytes(renderer.render("b", {}, {}, Reservation(), None).spec)
+    assert b"10G" in bytes(renderer.render("a", {}, bandwidth, NodeReservation(), None).spec)
+    assert b"10G" not in bytes(renderer.render("b", {}, {}, NodeReservation(), None).spec)
 
 
 @pytest.mark.parametrize(

@@ -30,12 +30,12 @@ def test_field_names_match_in_any_case() -> None:
 
 def test_null_and_absent_mean_the_default_and_unknown_fields_are_ignored() -> None:
     config = colocation.load('{"degradeTimeMinutes": null, "flavour": 3}')
-    assert config.cluster == colocation.DEFAULTS
+    assert config.cluster == colocation.STRATEGY_DEFAULTS
 
 
 @pytest.mark.parametrize("text", [None, "", "{}"])
 def test_no_text_means_the_defaults(text: str | None) -> None:
-    assert colocation.load(text).cluster == colocation.DEFAULTS
+    assert colocation.load(text).cluster == colocation.STRATEGY_DEFAULTS
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_an_invalid_section_is_refused_by_name(text: str, named: str) -> None:
 
 
 def test_the_defaults_are_those_of_koordinator() -> None:
-    assert colocation.DEFAULTS == {
+    assert colocation.STRATEGY_DEFAULTS == {
         "enable": False,
         "metricAggregateDurationSeconds": 300,
         "metricReportIntervalSeconds": 60,

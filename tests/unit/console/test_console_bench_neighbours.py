@@ -9,14 +9,14 @@ import pytest
 from cotenant.api.objects.node import decode_node
 from cotenant.api.objects.pod import decode_pod
 from cotenant_verification.bench.audit.neighbours import Neighbours
-from cotenant_verification.bench.audit.rooms import Facts, Need, need_of
+from cotenant_verification.bench.audit.rooms import Facts, PodRequirements, need_of
 from tests.builders import encoded, node_document, pod_document
 
 HOST = "kubernetes.io/hostname"
 GOLD = {"matchLabels": {"tier": "gold"}}
 
 
-def need(namespace: str, app: str, side: str = "", **term: Any) -> Need:
+def need(namespace: str, app: str, side: str = "", **term: Any) -> PodRequirements:
     wanted = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "loud"}}, **term}
     affinity = {side: {"requiredDuringSchedulingIgnoredDuringExecution": [wanted]}} if side else None
     pod = pod_document(app, namespace=namespace, labels={"app": app}, affinity=affinity)

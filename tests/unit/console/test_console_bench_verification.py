@@ -15,14 +15,14 @@ from cotenant.events.placements import Placement, Waiting
 from cotenant_verification.bench.audit.verification import verify
 from cotenant_verification.bench.constraints import DEDICATED, KINDS, ZONE
 from cotenant_verification.bench.core_only import START, carry_out
-from cotenant_verification.bench.workload import Workload, node_name, pod_name, synthetic
+from cotenant_verification.bench.workload import BenchWorkload, node_name, pod_name, synthetic
 
 NODES = 100
 """Enough for a dedicated, a best avoided and a cordoned one."""
 MIXED = synthetic(NODES, 120, 1, mix=100)
 
 
-def decided_log(workload: Workload) -> list[Event]:
+def decided_log(workload: BenchWorkload) -> list[Event]:
     """The log of a run."""
     log: list[Event] = []
     carry_out(workload, log)
@@ -218,7 +218,7 @@ def test_a_pod_that_waits_although_it_fits(mixed: list[Event], kind: str) -> Non
 
 
 def test_pods_that_fit_nowhere_wait_rightly() -> None:
-    small = Workload(1, 30, ({"cpu": "4", "memory": "8Gi", "pods": "20"},), ({"cpu": "100m", "memory": "128Mi"},))
+    small = BenchWorkload(1, 30, ({"cpu": "4", "memory": "8Gi", "pods": "20"},), ({"cpu": "100m", "memory": "128Mi"},))
     verdict = verify(decided_log(small))
     assert verdict.wrong == ()
     assert 0 < verdict.placed < 30
@@ -257,7 +257,9 @@ def test_a_gang_that_waits_although_it_fits(gangs: list[Event]) -> None:
 
 
 def test_a_gang_that_does_not_fit_waits_rightly() -> None:
-    small = Workload(1, 40, ({"cpu": "16", "memory": "64Gi", "pods": "30"},), ({"cpu": "100m", "memory": "128Mi"},), gang=20)
+    small = BenchWorkload(
+        1, 40, ({"cpu": "16", "memory": "64Gi", "pods": "30"},), ({"cpu": "100m", "memory": "128Mi"},), gang=20
+    )
     verdict = verify(decided_log(small))
     assert verdict.wrong == ()
     assert (verdict.placed, verdict.waiting) == (20, 20)

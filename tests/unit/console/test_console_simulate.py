@@ -8,7 +8,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from cotenant_console.commands.simulate import command
-from cotenant_verification.simulate.openb import Trace, TraceNode, TracePod
+from cotenant_verification.simulate.openb import OpenbTrace, TraceNode, TracePod
 from cotenant_verification.simulate.openb_run import run_trace
 from cotenant_verification.simulate.report import trace_document, trace_lines
 
@@ -68,9 +68,9 @@ def test_a_wrong_file_is_an_error_with_its_field(tmp_path: Path) -> None:
     assert "nodes[0].cpu" in result.output
 
 
-def trace() -> Trace:
+def trace() -> OpenbTrace:
     nodes = (TraceNode("n-0", 4000, 8192, 1, "T4"), TraceNode("n-1", 4000, 8192, 0, ""))
-    return Trace(
+    return OpenbTrace(
         nodes,
         (
             TracePod("first", 3000, 1024, 0, 0, (), "LS", 0, 100),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant_console.durations import parse_duration
+from cotenant_console.durations import parse_duration_seconds
 from cotenant_console.manifests.documents import ManifestError
 from cotenant_verification.simulate.chart import axis_top, chart_lines, column_means, span
 from cotenant_verification.simulate.cluster_file import read_cluster
@@ -120,13 +120,13 @@ def test_what_is_wrong_in_a_cluster_file_is_named_by_field(tmp_path: Path, old: 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("1h30m", 5400), ("2d", 172800), ("5", 5)])
 def test_durations_are_read(text: str, seconds: float) -> None:
-    assert parse_duration(text) == seconds
+    assert parse_duration_seconds(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "s", "10 m", "-5s", "5x", "1m nonsense"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
-        parse_duration(text)
+        parse_duration_seconds(text)
 
 
 def test_a_column_is_the_time_weighted_mean_and_a_value_holds_until_the_next() -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cotenant_console.ages import age, human_duration
-from cotenant_console.api.client import ApiError, Document, error_from
+from cotenant_console.api.client import Document, StatusError, error_from
 from cotenant_console.tables import Table, table_from
 
 SERVER_TABLE: Document = {
@@ -87,4 +87,4 @@ def test_a_status_becomes_an_error_with_its_causes() -> None:
 
 
 def test_a_body_that_is_no_status_is_quoted() -> None:
-    assert error_from(502, b"<html>oops", "Bad Gateway") == ApiError(502, "Bad Gateway", "<html>oops")
+    assert error_from(502, b"<html>oops", "Bad Gateway") == StatusError(502, "Bad Gateway", "<html>oops")

@@ -20,8 +20,8 @@ from cotenant_console.demo.interpreter import open_to_all
 from cotenant_console.demo.jobs import plan_jobs
 from cotenant_console.up.figures import cpu_percent, cpu_reading, node_figures, phase_counts
 from cotenant_console.up.journal import Journal, shrinks
-from cotenant_console.up.nats_server import Member, ReplicasDifferError, configuration, replicas_in
-from cotenant_console.up.view import View, plain_line, status_lines, summary_lines
+from cotenant_console.up.nats_server import ReplicasDifferError, ServerMember, configuration, replicas_in
+from cotenant_console.up.view import DisplayState, plain_line, status_lines, summary_lines
 from tests.builders import pod_document
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -140,7 +140,7 @@ def test_a_script_below_a_private_folder_is_not_open_to_all(tmp_path: Path) -> N
     assert not open_to_all(tmp_path / "absent", executable=False)
 
 
-def view(**changes: Any) -> View:
+def view(**changes: Any) -> DisplayState:
     fields: dict[str, Any] = {
         "endpoint": Endpoint("https://127.0.0.1:8001", "nats://127.0.0.1:4222"),
         "folder": Path("/data"),
@@ -150,7 +150,7 @@ def view(**changes: Any) -> View:
         "cpu_percent": 50.0,
         "cpus": 2,
     }
-    return View(**{**fields, **changes})
+    return DisplayState(**{**fields, **changes})
 
 
 def test_the_screen_names_what_is_not_ready_and_every_crash() -> None:
@@ -181,7 +181,7 @@ def test_a_full_disk_is_on_the_screen_as_long_as_it_lasts() -> None:
 
 
 def test_the_servers_configuration_states_its_limits() -> None:
-    text = configuration(Member("nats-server", 4222), Path('/a "b"/store'), 1 << 30)
+    text = configuration(ServerMember("nats-server", 4222), Path('/a "b"/store'), 1 << 30)
     assert 'store_dir: "/a \\"b\\"/store"' in text
     assert "sync_interval: always" in text
     assert "max_msgs: 8000" in text
@@ -190,7 +190,7 @@ def test_the_servers_configuration_states_its_limits() -> None:
 
 
 def test_a_server_of_three_knows_its_routes() -> None:
-    member = Member("nats-server-2", 4223, cluster_port=7002, routes=(7001, 7003))
+    member = ServerMember("nats-server-2", 4223, cluster_port=7002, routes=(7001, 7003))
     text = configuration(member, Path("/store"), 1 << 30)
     assert "server_name: nats-server-2" in text
     assert 'listen: "127.0.0.1:7002"' in text
@@ -210,7 +210,7 @@ def test_a_data_folder_keeps_the_number_of_its_servers(tmp_path: Path) -> None:
 def test_the_configuration_that_is_shipped_says_the_same() -> None:
     """But for addresses, paths and what a workstation bounds besides."""
     shipped = (Path(__file__).parents[3] / "deploy/nats.conf").read_text()
-    written = configuration(Member("nats-server", 4222, monitor_port=8222), Path("/data/jetstream"), 1 << 30)
+    written = configuration(ServerMember("nats-server", 4222, monitor_port=8222), Path("/data/jetstream"), 1 << 30)
     for setting in ("server_name", "listen", "http", "store_dir", "sync_interval", "batch"):
         found = [re.findall(rf"^\s*{setting}:? (.+)$", text, re.MULTILINE) for text in (shipped, written)]
         assert len(found[0]) == 1, setting

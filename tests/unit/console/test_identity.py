@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from cotenant_console.api.credentials import Credentials, CredentialsError, kubeconfig_text, read_kubeconfig
-from cotenant_console.api.endpoint import Chosen, EndpointUnknownError, find_endpoint
-from cotenant_console.pki.identity import Given, IdentityError, prepared
+from cotenant_console.api.endpoint import EndpointUnknownError, ServerOptions, find_endpoint
+from cotenant_console.pki.identity import IdentityError, ProvidedCertificate, prepared
 from cotenant_gateway.access.tokens.jwts import read_keys, read_signing_key
 
 NAMES = ("localhost", "127.0.0.1")
@@ -43,12 +43,12 @@ def test_the_servers_certificate_is_made_again_in_time_and_for_other_names(tmp_p
 
 def test_given_files_take_the_place_of_made_ones(tmp_path: Path) -> None:
     theirs = prepared(tmp_path / "theirs", NAMES)
-    given = Given(theirs.certificate, theirs.key, theirs.ca)
+    given = ProvidedCertificate(theirs.certificate, theirs.key, theirs.ca)
     ours = prepared(tmp_path / "ours", NAMES, given)
     assert (ours.certificate, ours.ca) == (theirs.certificate, theirs.ca)
     assert not (tmp_path / "ours/pki/server.key").exists()
     with pytest.raises(IdentityError, match="together"):
-        prepared(tmp_path / "half", NAMES, Given(certificate=theirs.certificate))
+        prepared(tmp_path / "half", NAMES, ProvidedCertificate(certificate=theirs.certificate))
 
 
 def test_rubbish_in_the_folder_is_named(tmp_path: Path) -> None:
@@ -109,13 +109,13 @@ def test_where_to_go_follows_the_order(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "data/endpoint.json").write_text('{"api":"https://b:1","nats":"nats://b"}')
     (tmp_path / "data/kubeconfig").write_text(kubeconfig_text("https://b:1", ca, "boss", "of-data"))
     assert (find_endpoint().api_url, find_endpoint().credentials.token) == ("https://b:1", "of-data")
-    assert find_endpoint(Chosen(kubeconfig=str(path))).credentials.token == "of-kubeconfig"
-    assert find_endpoint(Chosen(server="https://b:1")).credentials.token == "of-data"
-    assert find_endpoint(Chosen(server="c:1")).api_url == "https://c:1"
-    assert find_endpoint(Chosen(server="c:1")).credentials.token == "of-kubeconfig"
-    assert find_endpoint(Chosen(token="mine")).credentials == Credentials(token="mine")
+    assert find_endpoint(ServerOptions(kubeconfig=str(path))).credentials.token == "of-kubeconfig"
+    assert find_endpoint(ServerOptions(server="https://b:1")).credentials.token == "of-data"
+    assert find_endpoint(ServerOptions(server="c:1")).api_url == "https://c:1"
+    assert find_endpoint(ServerOptions(server="c:1")).credentials.token == "of-kubeconfig"
+    assert find_endpoint(ServerOptions(token="mine")).credentials == Credentials(token="mine")
     with pytest.raises(CredentialsError):
-        find_endpoint(Chosen(kubeconfig=str(tmp_path / "none")))
+        find_endpoint(ServerOptions(kubeconfig=str(tmp_path / "none")))
 
 
 def test_a_new_signing_key_leaves_the_old_one_accepted(tmp_path: Path) -> None:

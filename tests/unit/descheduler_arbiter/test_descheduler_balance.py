@@ -11,7 +11,7 @@ import pytest
 
 from cotenant.api.objects.metadata import ObjectMeta
 from cotenant.api.objects.pod import Pod
-from cotenant_descheduler_arbiter.config.policy import LowNodeLoad, Pool
+from cotenant_descheduler_arbiter.config.policy import LowNodeLoad, NodePool
 from cotenant_descheduler_arbiter.low_node_load.classify import LoadClass
 from cotenant_descheduler_arbiter.low_node_load.pool_cycle import CycleResult, run_cycle
 from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
@@ -19,8 +19,8 @@ from cotenant_descheduler_arbiter.state.measuring import MeasuredNode, measure
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 GPU = "nvidia.com/gpu"
-POOL = Pool("pool", low_thresholds={"cpu": 30.0}, high_thresholds={"cpu": 60.0})
-PROD_POOL = Pool(
+POOL = NodePool("pool", low_thresholds={"cpu": 30.0}, high_thresholds={"cpu": 60.0})
+PROD_POOL = NodePool(
     "pool",
     low_thresholds={"cpu": 30.0},
     high_thresholds={"cpu": 60.0},
@@ -57,7 +57,7 @@ def machine(
 
 def cycle(
     *nodes: MeasuredNode,
-    pool: Pool = POOL,
+    pool: NodePool = POOL,
     number_of_nodes: int = 0,
     node_fit: bool = True,
     movable: Callable[[PodFacts], str | None] = lambda pod: None,
@@ -154,7 +154,7 @@ def test_memory_that_a_pod_does_not_name_stays_where_it_is() -> None:
 
 
 def test_pod_slots_are_compared_where_a_threshold_names_them() -> None:
-    pool = Pool("pool", low_thresholds={"pods": 30.0}, high_thresholds={"pods": 60.0})
+    pool = NodePool("pool", low_thresholds={"pods": 30.0}, high_thresholds={"pods": 60.0})
     slots = {"pods": 10}
     result = cycle(machine("hot", *[0] * 8, allocatable=slots), machine("cold", allocatable=slots), pool=pool)
     assert [(move.source_after["pods"], move.target_after["pods"]) for move in result.moves] == [(7, 1), (6, 2)]
@@ -204,7 +204,7 @@ def test_moved_pods_take_slots_of_the_target() -> None:
 
 def test_a_resource_that_a_target_does_not_have_does_not_keep_pods_away_that_do_not_use_it() -> None:
     """One low node has 10 GPUs, of which it may use 1; the other has none. Neither has any in use."""
-    pool = Pool("pool", low_thresholds={"cpu": 30.0, GPU: 10.0}, high_thresholds={"cpu": 60.0, GPU: 10.0})
+    pool = NodePool("pool", low_thresholds={"cpu": 30.0, GPU: 10.0}, high_thresholds={"cpu": 60.0, GPU: 10.0})
     nodes = [machine("hot", *[10] * 8), machine("plain"), machine("with-gpu", allocatable={GPU: 10})]
     result = cycle(*nodes, pool=pool)
     assert moved(result) == [("hot-7", "plain"), ("hot-6", "plain")]

@@ -10,16 +10,16 @@ import pytest
 from cotenant.events.migrations import AnomalyStreak, Migration, NodeLoadJudged
 from cotenant.events.node.metrics import NodeMetricComputed, Usage
 from cotenant.events.objects import ObjectDeleted
-from cotenant.model.names import PODS
+from cotenant.model.names import RESOURCE_PODS
 from cotenant.model.subjects import descheduling_subject, metrics_subject, migration_subject, node_subject
-from cotenant_descheduler_arbiter.config.policy import LowNodeLoad, Pool
+from cotenant_descheduler_arbiter.config.policy import LowNodeLoad, NodePool
 from cotenant_descheduler_arbiter.low_node_load.hot_node_check import HotNodeCheck
 from cotenant_descheduler_arbiter.migration.slots import slot_of, start_of_slot
 from tests.builders import node_document
 from tests.unit.descheduler_arbiter.builders_descheduler_arbiter import CYCLE, Cluster, configuration, hot_and_cold
 
 AT_ONCE = {"anomalyCondition": {"consecutiveAbnormalities": 1}}
-POOL = Pool("pool", low_thresholds={"cpu": 40.0}, high_thresholds={"cpu": 70.0})
+POOL = NodePool("pool", low_thresholds={"cpu": 40.0}, high_thresholds={"cpu": 70.0})
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -53,12 +53,12 @@ def measure(cluster: Cluster, cpu: int, memory: int = 0) -> None:
     cluster.publish(metrics_subject("a"), NodeMetricComputed(node="a", update_time=cluster.now, system_usage=usage))
 
 
-def look_at(cluster: Cluster, *pools: Pool) -> HotNodeCheck:
+def look_at(cluster: Cluster, *pools: NodePool) -> HotNodeCheck:
     policy = cluster.core.policy
     return HotNodeCheck(cluster.core.fold, policy, LowNodeLoad(pools=pools))
 
 
-def may_be_hot(cluster: Cluster, *pools: Pool) -> bool:
+def may_be_hot(cluster: Cluster, *pools: NodePool) -> bool:
     look = look_at(cluster, *(pools or (POOL,)))
     look.mark_changed(["a"])
     return look.may_be_hot(cluster.now)
@@ -77,7 +77,7 @@ def test_a_resource_without_a_threshold_is_hot_above_its_capacity() -> None:
     assert may_be_hot(measured(0, memory=101))
     assert not may_be_hot(measured(0, memory=100))
     assert may_be_hot(measured(0, memory=1, allocatable=False)), "of nothing, anything is too much"
-    by_memory = Pool("pool", high_thresholds={"memory": 50.0})
+    by_memory = NodePool("pool", high_thresholds={"memory": 50.0})
     assert may_be_hot(measured(10_001), by_memory)
     assert not may_be_hot(measured(10_000), by_memory)
 
@@ -88,11 +88,11 @@ def test_a_resource_without_a_threshold_is_hot_above_its_capacity() -> None:
         msgspec.structs.replace(POOL, use_deviation_thresholds=True),
         msgspec.structs.replace(POOL, prod_high_thresholds={"cpu": 50.0}),
         msgspec.structs.replace(POOL, prod_low_thresholds={"cpu": 50.0}),
-        msgspec.structs.replace(POOL, high_thresholds={PODS: 50.0}),
-        msgspec.structs.replace(POOL, low_thresholds={PODS: 50.0}),
+        msgspec.structs.replace(POOL, high_thresholds={RESOURCE_PODS: 50.0}),
+        msgspec.structs.replace(POOL, low_thresholds={RESOURCE_PODS: 50.0}),
     ],
 )
-def test_a_pool_that_compares_more_than_cpu_and_memory_computes_every_cycle(pool: Pool) -> None:
+def test_a_pool_that_compares_more_than_cpu_and_memory_computes_every_cycle(pool: NodePool) -> None:
     look = look_at(measured(0), pool)
     assert look.may_be_hot(EPOCH)
 

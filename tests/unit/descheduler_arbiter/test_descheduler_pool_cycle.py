@@ -14,7 +14,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.migrations import AnomalyStreak, DetectorState, Migration
 from cotenant.events.node.metrics import NodeMetricComputed
 from cotenant.model.subjects import metrics_subject, migration_subject
-from cotenant_descheduler_arbiter.config.policy import AnomalyCondition, LowNodeLoad, Pool
+from cotenant_descheduler_arbiter.config.policy import AnomalyCondition, LowNodeLoad, NodePool
 from cotenant_descheduler_arbiter.low_node_load.classify import LoadClass
 from cotenant_descheduler_arbiter.low_node_load.pool_cycle import (
     CycleResult,
@@ -30,7 +30,7 @@ from cotenant_descheduler_arbiter.state.measuring import MeasuredNode, measure
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 CONDITION = AnomalyCondition(timeout=timedelta(minutes=10), consecutive_abnormalities=2, consecutive_normalities=2)
-POOL = Pool("pool", low_thresholds={"cpu": 30.0}, high_thresholds={"cpu": 60.0})
+POOL = NodePool("pool", low_thresholds={"cpu": 30.0}, high_thresholds={"cpu": 60.0})
 DAMPED = msgspec.structs.replace(POOL, anomaly_condition=CONDITION)
 PROD = msgspec.structs.replace(DAMPED, prod_low_thresholds={"cpu": 20.0}, prod_high_thresholds={"cpu": 40.0})
 HOT_TWICE = AnomalyStreak(total=2, abnormal=2, abnormal_streak=2)
@@ -53,7 +53,7 @@ HOT, COLD, NORMAL = machine("hot", 70), machine("cold", 0), machine("normal", 50
 
 def cycle(
     *nodes: MeasuredNode,
-    pools: tuple[Pool, ...] = (POOL,),
+    pools: tuple[NodePool, ...] = (POOL,),
     streaks: Mapping[str, Streaks] | None = None,
     judged: tuple[str, ...] = (),
     **options: object,
@@ -79,7 +79,7 @@ def judgement(result: CycleResult, node: str) -> Judgement:
 
 
 def test_every_resource_that_is_named_weighs_1_unless_a_positive_weight_is_given() -> None:
-    pool = Pool(
+    pool = NodePool(
         "pool",
         low_thresholds={"pods": 1.0},
         high_thresholds={"gpu": 1.0},

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cotenant.api.objects.metadata import ObjectMeta, OwnerReference
 from cotenant.api.objects.pod import Pod
 from cotenant.events.migrations import AnomalyStreak, DetectorState
-from cotenant_descheduler_arbiter.config.policy import AnomalyCondition, LowNodeLoad, Pool
+from cotenant_descheduler_arbiter.config.policy import AnomalyCondition, LowNodeLoad, NodePool
 from cotenant_descheduler_arbiter.eviction.object_limiter import limited
 from cotenant_descheduler_arbiter.low_node_load.anomaly import mark
 from cotenant_descheduler_arbiter.low_node_load.classify import is_over, is_under
@@ -21,7 +21,7 @@ from cotenant_descheduler_arbiter.state.measuring import measure
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CAPACITY = 10_000
-POOL = Pool("pool", low_thresholds={"cpu": 30.0}, high_thresholds={"cpu": 60.0})
+POOL = NodePool("pool", low_thresholds={"cpu": 30.0}, high_thresholds={"cpu": 60.0})
 NODES = st.lists(st.lists(st.integers(0, 4000), max_size=8), min_size=1, max_size=6)
 
 

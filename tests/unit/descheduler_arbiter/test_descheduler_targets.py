@@ -20,7 +20,7 @@ from cotenant_descheduler_arbiter.state.facts import NodeFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_descheduler_arbiter.state.node_views import node_facts
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
-from cotenant_scheduler.state.node_facts import NodeFacts as SchedulerFacts
+from cotenant_scheduler.state.node_facts import NodeMessages as SchedulerFacts
 from cotenant_scheduler.state.node_facts import describe
 from tests.unit.descheduler_arbiter.builders_descheduler_arbiter import configuration, hot_and_cold
 

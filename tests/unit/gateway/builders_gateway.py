@@ -20,7 +20,7 @@ from cotenant.kinds.pods import PODS
 from cotenant.kinds.registry import REGISTRY
 from cotenant.log.plans import Plan
 from cotenant.model.subjects import object_subject, placement_subject, run_subject
-from cotenant_gateway.planning.built_in import BUILT_IN
+from cotenant_gateway.planning.built_in import BUILT_IN_OBJECTS
 from cotenant_gateway.planning.creations import plan_creation
 from cotenant_gateway.planning.deletions import DeletionRequest, plan_deletion
 from cotenant_gateway.planning.documents import Planned
@@ -75,7 +75,7 @@ class World:
         self.now = NOW
         self.events: list[Event] = []
         if built_in:
-            for found, name, document in BUILT_IN:
+            for found, name, document in BUILT_IN_OBJECTS:
                 self.put(object_subject(found.group, found.plural, "", name), ObjectStored(object=document))
         self.core.loaded()
 

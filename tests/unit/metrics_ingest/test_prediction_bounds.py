@@ -15,14 +15,14 @@ from cotenant.events.envelope import encode_payload
 from cotenant.events.node.metrics import Usage
 from cotenant.events.node.predictions import PredictionState, SeasonState
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant_metrics_ingest.means import NODE as NODE_ROW
+from cotenant_metrics_ingest.means import NODE_ROW as NODE_ROW
 from cotenant_metrics_ingest.prediction import season_states
 from cotenant_metrics_ingest.prediction.buckets import Buckets
 from cotenant_metrics_ingest.prediction.checkpoints import MAX_BYTES, restored, state_of
 from cotenant_metrics_ingest.prediction.forecast_choice import Accuracy, ForecastChoice
 from cotenant_metrics_ingest.prediction.histogram import YEAR_ONE, Checkpoint, HistogramError, Histograms
 from cotenant_metrics_ingest.prediction.models import IntervalFigures, ModelStore, NodeModels, Training, tier_places
-from cotenant_metrics_ingest.prediction.node import NodePrediction, PlacedPod, PredictionStore
+from cotenant_metrics_ingest.prediction.node import NodePrediction, PredictedPod, PredictionStore
 from cotenant_metrics_ingest.prediction.predictors import PodRequest, predict
 from cotenant_metrics_ingest.prediction.seasonal import QUARTERS_A_WEEK, SeasonalCheckpoint, SeasonalProfiles
 from cotenant_metrics_ingest.prediction.seasons import Seasons
@@ -472,18 +472,18 @@ def test_what_prediction_reads_of_a_placement() -> None:
         "metadata": {"namespace": "d", "name": "a", "creationTimestamp": "1970-01-02T00:00:00Z"},
         "spec": {"priority": 9500, "containers": [{"name": "main"}]},
     }
-    found = PlacedPod.of(placement(manifest, requests={"cpu": 1500, "memory": GIB}))
-    assert found == PlacedPod("u", "koord-prod", 86_400.0, 1500, GIB, ended=False)
+    found = PredictedPod.of(placement(manifest, requests={"cpu": 1500, "memory": GIB}))
+    assert found == PredictedPod("u", "koord-prod", 86_400.0, 1500, GIB, ended=False)
     assert found.request(datetime(1970, 1, 3, tzinfo=UTC)) == PodRequest(
         uid="u", prod=True, age_seconds=86_400.0, request=usage(1500, GIB), ended=False
     )
     del manifest["metadata"]["creationTimestamp"]  # type: ignore[attr-defined]
     bound = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=77)
-    ending = PlacedPod.of(placement(manifest, bound_at=bound, phase=PlacementPhase.TERMINATING))
+    ending = PredictedPod.of(placement(manifest, bound_at=bound, phase=PlacementPhase.TERMINATING))
     assert (ending.created_seconds, ending.cpu_milli, ending.memory_bytes, ending.ended) == (77.0, 0, 0, True)
-    assert PlacedPod.of(placement(manifest)).created_seconds == math.inf
-    assert PlacedPod.of(placement({"metadata": 7})).tier == "koord-prod"
-    assert PlacedPod.of(placement({"metadata": 7})).request(bound).age_seconds == -math.inf
+    assert PredictedPod.of(placement(manifest)).created_seconds == math.inf
+    assert PredictedPod.of(placement({"metadata": 7})).tier == "koord-prod"
+    assert PredictedPod.of(placement({"metadata": 7})).request(bound).age_seconds == -math.inf
 
 
 def test_a_pod_that_comes_twice_or_ends_takes_part_once_or_not() -> None:

@@ -20,8 +20,8 @@ from cotenant_metrics_ingest.prediction.models import (
     CPU_HALF_LIFE_SECONDS,
     EXPIRED_SECONDS,
     MEMORY_HALF_LIFE_SECONDS,
-    NODE,
-    SYSTEM,
+    NODE_MODEL,
+    SYSTEM_MODEL,
     TIERS,
     IntervalFigures,
     ModelStore,
@@ -66,9 +66,9 @@ class Plain:
             own = [use for of, use in pods.values() if of == tier.value]
             samples[tier_model(tier.value)] = (sum(cpu for cpu, _ in own), sum(memory for _, memory in own))
         known = node or (0, 0)
-        samples[SYSTEM] = (max(known[0] - every[0], 0), max(known[1] - every[1], 0))
+        samples[SYSTEM_MODEL] = (max(known[0] - every[0], 0), max(known[1] - every[1], 0))
         if node is not None:
-            samples[NODE] = node
+            samples[NODE_MODEL] = node
         for model, (cpu, memory) in samples.items():
             if model not in self.models:
                 self.models[model] = (

@@ -10,7 +10,7 @@ import pytest
 
 from cotenant.events.node.metrics import MeanDigest, SlotDigest, Usage
 from cotenant_metrics_ingest.aggregation import AggregationError, Point, aggregate, percentile_rank
-from cotenant_metrics_ingest.means import NODE, SYSTEM, MeanSlots, digests
+from cotenant_metrics_ingest.means import NODE_ROW, SYSTEM_ROW, MeanSlots, digests
 from cotenant_metrics_ingest.points import thinned, thinning
 from cotenant_metrics_ingest.slots import PercentileSlots, encode_ended, settle
 from cotenant_metrics_ingest.windows.percentiles import PercentileRows, figures_of
@@ -193,7 +193,7 @@ def sampled(slots: range, **others: range) -> MeanSlots:
     means = MeanSlots(1000)
     for slot in slots:
         means.open(slot)
-        for key in (NODE, *(name for name, own in others.items() if slot in own)):
+        for key in (NODE_ROW, *(name for name, own in others.items() if slot in own)):
             (row,) = means.rows_of([key])
             means.add(slice(row, row + 1), np.array([[1], [1000 * slot], [slot]]))
     return means
@@ -202,17 +202,17 @@ def sampled(slots: range, **others: range) -> MeanSlots:
 def test_the_oldest_slot_counts_with_the_share_of_it_that_lies_in_the_window() -> None:
     means = sampled(range(11), pod=range(5, 6))
     # all of slots 6 to 10; half of slot 5 in 64ths: 501 x 64 // 1000 = 32; a 64th of it
-    assert means.means(10_999, 5000, [NODE]) == {NODE: Usage(cpu_milli=8000, memory_bytes=8)}
-    assert means.means(10_499, 5000, [NODE])[NODE].cpu_milli == (32 * 5000 + 64 * 40_000) // (32 + 5 * 64)
-    assert means.means(10_975, 5000, [NODE])[NODE].cpu_milli == (5000 + 64 * 40_000) // (1 + 5 * 64)
+    assert means.means(10_999, 5000, [NODE_ROW]) == {NODE_ROW: Usage(cpu_milli=8000, memory_bytes=8)}
+    assert means.means(10_499, 5000, [NODE_ROW])[NODE_ROW].cpu_milli == (32 * 5000 + 64 * 40_000) // (32 + 5 * 64)
+    assert means.means(10_975, 5000, [NODE_ROW])[NODE_ROW].cpu_milli == (5000 + 64 * 40_000) // (1 + 5 * 64)
     assert means.means(10_975, 5000, ["pod", "unknown"]) == {"pod": Usage(cpu_milli=5000, memory_bytes=5)}
 
 
 def test_the_largest_mean_since_a_time_is_one_of_a_closed_slot_that_begins_at_it_or_later() -> None:
     means = sampled(range(5), pod=range(1, 2))
     # Slot 4 is open. The system has no samples.
-    assert means.largest_since(1000) == {NODE: (3000, 3), "pod": (1000, 1)}
-    assert means.largest_since(1001) == {NODE: (3000, 3)}
+    assert means.largest_since(1000) == {NODE_ROW: (3000, 3), "pod": (1000, 1)}
+    assert means.largest_since(1001) == {NODE_ROW: (3000, 3)}
     assert means.largest_since(3001) == {}
     several = MeanSlots(1000)
     for slot, (count, cpu, memory) in enumerate(((4, 4003, 7), (2, 1000, 9), (1, 0, 0))):
@@ -220,38 +220,38 @@ def test_the_largest_mean_since_a_time_is_one_of_a_closed_slot_that_begins_at_it
         several.add(slice(0, 1), np.array([[count], [cpu], [memory]]))
     several.open(3)
     # Of slot 0 4003 // 4 milli-cores, of slot 1 9 // 2 bytes.
-    assert several.largest_since(0) == {NODE: (1000, 4)}
-    assert several.largest_since(2000) == {NODE: (0, 0)}
+    assert several.largest_since(0) == {NODE_ROW: (1000, 4)}
+    assert several.largest_since(2000) == {NODE_ROW: (0, 0)}
 
 
 def test_a_key_that_is_not_known_has_no_mean() -> None:
     means = sampled(range(2))
-    (row,) = means.rows_of([SYSTEM])
+    (row,) = means.rows_of([SYSTEM_ROW])
     means.add(slice(row, row + 1), np.array([[1], [7], [7]]))
-    assert means.means(1999, 5000, [SYSTEM, "unknown"]) == {SYSTEM: Usage(cpu_milli=7, memory_bytes=7)}
+    assert means.means(1999, 5000, [SYSTEM_ROW, "unknown"]) == {SYSTEM_ROW: Usage(cpu_milli=7, memory_bytes=7)}
 
 
 def test_the_slot_of_number_0_counts() -> None:
     means = sampled(range(2))
-    assert means.means(1999, 5000, [NODE])[NODE].cpu_milli == 500
+    assert means.means(1999, 5000, [NODE_ROW])[NODE_ROW].cpu_milli == 500
     assert [slot.slot for slot in means.slots()] == [0, 1]
 
 
 def test_zero_usage_has_a_mean_of_0_and_a_row_without_samples_has_none() -> None:
     means = sampled(range(1))
-    assert means.means(999, 5000, [NODE, SYSTEM]) == {NODE: Usage()}
+    assert means.means(999, 5000, [NODE_ROW, SYSTEM_ROW]) == {NODE_ROW: Usage()}
 
 
 def test_a_row_is_freed_when_no_slot_has_a_sample_of_it() -> None:
     means = sampled(range(8), gone=range(1), stays=range(8), idle=range(0))
-    assert set(means.rows) == {NODE, SYSTEM, "stays"}
+    assert set(means.rows) == {NODE_ROW, SYSTEM_ROW, "stays"}
     idle = MeanSlots(1000)
     for slot in range(9):
         idle.open(slot)
-        for key in (NODE, "idle", *(["gone"] if slot == 0 else [])):
+        for key in (NODE_ROW, "idle", *(["gone"] if slot == 0 else [])):
             (row,) = idle.rows_of([key])
             idle.add(slice(row, row + 1), np.array([[1], [0], [0]]))
-    assert set(idle.rows) == {NODE, SYSTEM, "idle"}
+    assert set(idle.rows) == {NODE_ROW, SYSTEM_ROW, "idle"}
 
 
 def test_there_are_1024_rows() -> None:
@@ -263,12 +263,12 @@ def test_sums_are_cut_before_they_overflow() -> None:
     means = MeanSlots(1000)
     means.open(0)
     means.add(slice(0, 1), np.array([[1], [2**60], [7]]))
-    assert means.means(999, 5000, [NODE]) == {NODE: Usage(cpu_milli=2**55, memory_bytes=7)}
+    assert means.means(999, 5000, [NODE_ROW]) == {NODE_ROW: Usage(cpu_milli=2**55, memory_bytes=7)}
     many = MeanSlots(1000)
     many.open(0)
     for _ in range(4096):
         many.add(slice(0, 1), np.array([[1], [2**52], [1]]))
-    assert many.means(999, 5000, [NODE]) == {NODE: Usage(cpu_milli=2**43, memory_bytes=1)}
+    assert many.means(999, 5000, [NODE_ROW]) == {NODE_ROW: Usage(cpu_milli=2**43, memory_bytes=1)}
 
 
 EMPTY_TABLE = b"\x02" + 6 * b"\x00"
@@ -277,7 +277,7 @@ EMPTY_TABLE = b"\x02" + 6 * b"\x00"
 
 def restored(**fields: object) -> list[int]:
     """The slots that a digest of one slot brings back, with these fields of it changed."""
-    digest = MeanDigest(width_ms=1000, rows=(NODE, SYSTEM), slots=(3,), sums=EMPTY_TABLE)
+    digest = MeanDigest(width_ms=1000, rows=(NODE_ROW, SYSTEM_ROW), slots=(3,), sums=EMPTY_TABLE)
     return [slot.slot for slot in MeanSlots.restored(msgspec.structs.replace(digest, **fields), 1000).slots()]
 
 
@@ -285,7 +285,7 @@ def test_means_continue_from_a_digest_of_up_to_seven_slots() -> None:
     assert restored() == [3]
     assert restored(slots=tuple(range(7)), sums=7 * EMPTY_TABLE) == list(range(7))
     assert restored(slots=tuple(range(8)), sums=8 * EMPTY_TABLE) == []
-    rows = (NODE, SYSTEM, *(f"pod-{number}" for number in range(1022)))
+    rows = (NODE_ROW, SYSTEM_ROW, *(f"pod-{number}" for number in range(1022)))
     assert restored(rows=rows) == [3]
     assert restored(rows=(*rows, "one more")) == []
 
@@ -294,8 +294,8 @@ def test_means_continue_from_a_digest_of_up_to_seven_slots() -> None:
     "fields",
     [
         {"width_ms": 2000},
-        {"rows": (SYSTEM, NODE)},
-        {"rows": (NODE, SYSTEM, "a", "a")},
+        {"rows": (SYSTEM_ROW, NODE_ROW)},
+        {"rows": (NODE_ROW, SYSTEM_ROW, "a", "a")},
         {"slots": ()},
         {"slots": (3, 4)},
         {"sums": b""},

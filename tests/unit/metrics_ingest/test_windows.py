@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cotenant.events.node.metrics import SlotDigest
 from cotenant_metrics_ingest.aggregation import AggregationError, Point, aggregate, percentile_of
-from cotenant_metrics_ingest.means import NODE, MeanSlots, digests
+from cotenant_metrics_ingest.means import NODE_ROW, MeanSlots, digests
 from cotenant_metrics_ingest.points import MAX_OPEN, POINTS, thinning
 from cotenant_metrics_ingest.policy import duration_ms
 from cotenant_metrics_ingest.slots import MAX_SLOTS, PercentileSlots, encode_ended, settle
@@ -131,15 +131,15 @@ def test_means_continue_from_their_digest_and_free_their_rows(steps: list[tuple[
         means.add(slice(row, row + 1), np.array([[1], [value], [value]]))
     again = MeanSlots.restored(digests([means])[0], 1000)
     end = slot * 1000 + 999
-    keys = [NODE, *"abcd"]
+    keys = [NODE_ROW, *"abcd"]
     assert again.means(end, 5000, keys) == means.means(end, 5000, keys)
     own, others = digests([means, again])
     assert own == others
     for number in range(1, 9):
         means.open(slot + number)
         means.add(slice(0, 1), np.array([[1], [5], [5]]))
-    assert set(means.rows) == {NODE, "\0system"}
-    assert means.means((slot + 8) * 1000 + 999, 5000, keys)[NODE].cpu_milli == 5
+    assert set(means.rows) == {NODE_ROW, "\0system"}
+    assert means.means((slot + 8) * 1000 + 999, 5000, keys)[NODE_ROW].cpu_milli == 5
 
 
 @given(

@@ -17,13 +17,13 @@ from cotenant.model.subjects import executor_subject, placement_subject, slo_sub
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.runtime.interface import ContainerState
-from cotenant_node_executor.sampling.snapshot import GroupUsage, NodeUsage, PodUsage, PressureSet, Snapshot, SystemUsage
+from cotenant_node_executor.sampling.snapshot import GroupUsage, NodeUsage, PodSample, PressureSet, SystemUsage, UsageSnapshot
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, pod_view
 from cotenant_node_executor.strategies.pods.pod_values import burstable_milli
 from cotenant_node_executor.strategies.registry import STRATEGIES
-from cotenant_node_executor.strategies.situation import NodeFacts, Processor, Situation, best_effort_tree, holding_cpus
+from cotenant_node_executor.strategies.situation import LocalNode, Processor, Situation, best_effort_tree, holding_cpus
 from cotenant_node_executor.strategies.strategy import Strategy
-from cotenant_node_executor.targets.interface import Capabilities, CgroupVersion, Knob, KnobSupport
+from cotenant_node_executor.targets.interface import CgroupVersion, Knob, KnobSupport, NodeCapabilities
 from tests.builders import container, pod_document
 
 NODE = "node-1"
@@ -34,9 +34,9 @@ _DOCUMENTS: dict[str, bytes] = {}
 """The document of each pod as it was last built, by name: a typed view does not hold all of it."""
 
 
-def facts(cpus: int = 8) -> NodeFacts:
+def facts(cpus: int = 8) -> LocalNode:
     """A node of one socket with two threads a core."""
-    return NodeFacts(
+    return LocalNode(
         name=NODE,
         capacity_milli=cpus * 1000,
         allocatable_milli=cpus * 1000,
@@ -45,10 +45,10 @@ def facts(cpus: int = 8) -> NodeFacts:
     )
 
 
-def capabilities(*without: Knob, also: Sequence[Knob] = ()) -> Capabilities:
+def capabilities(*without: Knob, also: Sequence[Knob] = ()) -> NodeCapabilities:
     """A mainline kernel, less some knobs, with some of a vendor's."""
     known = (Knob.CPU_SHARES, Knob.CPU_QUOTA, Knob.CPUSET_CPUS, Knob.CPU_IDLE, Knob.MEMORY_LIMIT, *also)
-    return Capabilities(
+    return NodeCapabilities(
         version=CgroupVersion.V1,
         controllers=("cpu", "cpuset", "memory"),
         sandbox=False,
@@ -97,11 +97,11 @@ def usage(group: str, milli: int | None) -> GroupUsage:
     )
 
 
-def snapshot(node_milli: int | None, pods: Mapping[str, int | None] | None = None, *, cpus: int = 8) -> Snapshot:
+def snapshot(node_milli: int | None, pods: Mapping[str, int | None] | None = None, *, cpus: int = 8) -> UsageSnapshot:
     """One reading; pods by uid."""
-    used = {uid: PodUsage(uid, BURSTABLE, usage(uid, milli)) for uid, milli in sorted((pods or {}).items())}
+    used = {uid: PodSample(uid, BURSTABLE, usage(uid, milli)) for uid, milli in sorted((pods or {}).items())}
     total = sum(milli or 0 for milli in (pods or {}).values())
-    return Snapshot(
+    return UsageSnapshot(
         monotonic_ns=1,
         interval_ns=1_000_000_000,
         node=NodeUsage(node_milli, cpus * 1000, 4 * GIB, 5 * GIB, 16 * GIB, PressureSet()),
@@ -120,9 +120,9 @@ def situation(
     pods: Sequence[Pod] = (),
     *,
     node_slo: NodeSLORendered | None = None,
-    reading: Snapshot | None = None,
+    reading: UsageSnapshot | None = None,
     current: Mapping[tuple[str, Knob], str] | None = None,
-    kernel: Capabilities | None = None,
+    kernel: NodeCapabilities | None = None,
     cpus: int = 8,
     sysctl: int | None = None,
 ) -> Situation:
@@ -153,8 +153,8 @@ class Bench:
         *,
         plain_processes: bool = True,
         strategies: tuple[Strategy, ...] = STRATEGIES,
-        of: NodeFacts | None = None,
-        kernel: Capabilities | None = None,
+        of: LocalNode | None = None,
+        kernel: NodeCapabilities | None = None,
     ) -> None:
         self.core = ExecutorCore(
             of or facts(), kernel or capabilities(), "boot", plain_processes=plain_processes, strategies=strategies
@@ -163,7 +163,7 @@ class Bench:
         self.last: dict[str, Event] = {}
         self.states: dict[str, dict[str, ContainerState]] = {}
         self.groups: set[str] = {BURSTABLE, BESTEFFORT}
-        self.reading: Snapshot | None = None
+        self.reading: UsageSnapshot | None = None
         self.current: dict[tuple[str, Knob], str] = {}
         self.now = START
 

@@ -7,7 +7,7 @@ import os
 from typing import cast
 
 from cotenant_node_executor.core.node import Machine
-from cotenant_node_executor.sampling.snapshot import Look
+from cotenant_node_executor.sampling.snapshot import TriggerCheck
 from cotenant_node_executor.wakes import Wakes
 
 
@@ -16,23 +16,23 @@ class Looked:
 
     wakes: tuple[int, ...] = ()
 
-    def __init__(self, urgent: int, *answers: Look) -> None:
+    def __init__(self, urgent: int, *answers: TriggerCheck) -> None:
         self.urgent = urgent
         self.looks = 0
         self._answers = list(answers)
         self.over = asyncio.Event()
 
-    def look(self) -> Look:
+    def look(self) -> TriggerCheck:
         self.looks += 1
         if not self._answers:
             self.over.set()
-            return Look()
+            return TriggerCheck()
         return self._answers.pop(0)
 
 
 async def test_a_look_that_asks_for_another_gets_it_without_a_cycle_and_one_that_found_something_runs_one() -> None:
     urgent, woken = os.eventfd(0, os.EFD_NONBLOCK), asyncio.Event()
-    machine = Looked(urgent, Look(again=0.0), Look(again=0.001), Look(True, 0.0))
+    machine = Looked(urgent, TriggerCheck(again=0.0), TriggerCheck(again=0.001), TriggerCheck(True, 0.0))
     try:
         with Wakes(woken.set) as wakes:
             wakes.arm(cast(Machine, machine))
@@ -49,7 +49,7 @@ async def test_a_look_that_asks_for_another_gets_it_without_a_cycle_and_one_that
 
 async def test_cycles_do_not_look_more_often_than_the_looks_ask_for() -> None:
     urgent = os.eventfd(0, os.EFD_NONBLOCK)
-    machine = Looked(urgent, Look(again=3600.0))
+    machine = Looked(urgent, TriggerCheck(again=3600.0))
     try:
         with Wakes(lambda: None) as wakes:
             for _ in range(5):

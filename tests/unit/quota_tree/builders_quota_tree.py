@@ -9,7 +9,7 @@ import msgspec
 from cotenant.domain.quota.sums import OwnPods, QuotaNode
 from cotenant.domain.quota.trees.counted_quota import SolvedQuota
 from cotenant.domain.quota.trees.hierarchy import Tree
-from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.trees.tree import QuotaTree
 from cotenant.domain.quota.view import ElasticQuotaView
 from cotenant.events.envelope import Event, Payload
@@ -86,11 +86,11 @@ def solved(
     nodes: Sequence[QuotaNode],
     own: Mapping[str, OwnPods],
     total: Mapping[str, int],
-    rules: Rules | None = None,
+    rules: QuotaRules | None = None,
     built_in: Mapping[str, ElasticQuotaView] | None = None,
 ) -> dict[str, SolvedQuota]:
     """All quotas of a tree with these pods."""
-    tree = QuotaTree(Tree(nodes=tuple(nodes), reasons={}), built_in or {}, rules or Rules())
+    tree = QuotaTree(Tree(nodes=tuple(nodes), reasons={}), built_in or {}, rules or QuotaRules())
     tree.set_total(total)
     count(tree, own)
     tree.changed()

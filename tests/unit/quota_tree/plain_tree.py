@@ -8,7 +8,7 @@ from cotenant.domain.quota.names import ROOT
 from cotenant.domain.quota.sums import OwnPods, QuotaNode, QuotaSums
 from cotenant.domain.quota.trees.counted_quota import SolvedQuota
 from cotenant.domain.quota.trees.hierarchy import Tree
-from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.trees.scale_min import MinOf, scale_mins
 from cotenant.domain.quota.view import ElasticQuotaView
 from cotenant.model.amounts import Amounts, exceeding, larger, limited, masked, minus, total, without_zeros
@@ -94,7 +94,7 @@ def plain_shares(
 
 
 def plain_tree(
-    tree: Tree, built_in: Mapping[str, ElasticQuotaView], rules: Rules, whole: Amounts, own: Mapping[str, OwnPods]
+    tree: Tree, built_in: Mapping[str, ElasticQuotaView], rules: QuotaRules, whole: Amounts, own: Mapping[str, OwnPods]
 ) -> dict[str, SolvedQuota]:
     """All quotas of a tree by name."""
     apart = [own.get(name, NO_PODS) for name in built_in]

@@ -12,7 +12,7 @@ from cotenant.domain.quota.names import DEFAULT, ROOT, SYSTEM
 from cotenant.domain.quota.sums import OwnPods, QuotaNode
 from cotenant.domain.quota.trees.counted_quota import SolvedQuota
 from cotenant.domain.quota.trees.hierarchy import Tree
-from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.trees.scale_min import MinOf, scale_mins
 from cotenant.domain.quota.trees.share import MANY, share_out, split, split_array
 from cotenant.domain.quota.trees.tree import QuotaTree
@@ -161,7 +161,7 @@ def test_a_tree_kept_current_equals_one_solved_from_scratch(
 ) -> None:
     nodes, own, total = tree
     built_in = {name: built_in_quota(name) for name in (DEFAULT, SYSTEM)}
-    of_tree, rules = Tree(nodes=tuple(nodes), reasons={}), Rules(scale_min=scale_min, guarantee_usage=guarantee)
+    of_tree, rules = Tree(nodes=tuple(nodes), reasons={}), QuotaRules(scale_min=scale_min, guarantee_usage=guarantee)
     amounts = st.dictionaries(st.sampled_from(RESOURCES), st.integers(1, 20_000))
     pods = st.builds(
         lambda request, used, preemptible: OwnPods(

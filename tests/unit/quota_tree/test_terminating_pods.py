@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.trees.terminating import Terminating
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.model.subjects import pod_subject
@@ -16,7 +16,7 @@ from tests.unit.quota_tree.builders_quota_tree import PREFIX, START, QuotaLog
 
 
 def log_with(rule: Terminating, *, ignore_overhead: bool = False) -> QuotaLog:
-    log = QuotaLog(QuotaTreeCore(Rules(terminating=rule, ignore_overhead=ignore_overhead)))
+    log = QuotaLog(QuotaTreeCore(QuotaRules(terminating=rule, ignore_overhead=ignore_overhead)))
     log.node("n1", cpu="10")
     log.quota("a", maximum={"cpu": "10"})
     return log

@@ -11,7 +11,7 @@ from cotenant.domain.quota.names import DEFAULT, ROOT, SYSTEM
 from cotenant.domain.quota.sums import OwnPods, QuotaNode
 from cotenant.domain.quota.trees.counted_quota import SolvedQuota
 from cotenant.domain.quota.trees.hierarchy import Tree
-from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.trees.tree import QuotaTree
 from cotenant.domain.quota.view import built_in_quota
 from tests.unit.quota_tree.builders_quota_tree import count
@@ -54,7 +54,7 @@ def drawn_pods(random: Random) -> OwnPods:
 @pytest.mark.parametrize("scale_min", [True, False])
 @pytest.mark.parametrize("guarantee", [True, False])
 def test_kept_current_equals_solved_from_scratch(scale_min: bool, guarantee: bool) -> None:
-    rules = Rules(scale_min=scale_min, guarantee_usage=guarantee)
+    rules = QuotaRules(scale_min=scale_min, guarantee_usage=guarantee)
     for seed in range(60):
         random = Random(seed)
         nodes = drawn_tree(random)
@@ -87,9 +87,9 @@ def test_of_a_tree_without_usage_only_what_runtimes_depend_on_is_kept() -> None:
     nodes = (QuotaNode(name="a", parent=ROOT, max={"cpu": 9}), QuotaNode(name="b", parent=ROOT, max={"cpu": 9}))
     tree = Tree(nodes=nodes, reasons={})
     lean, guaranteeing = (
-        QuotaTree(tree, BUILT_IN, Rules(guarantee_usage=guarantee), usage=False) for guarantee in (False, True)
+        QuotaTree(tree, BUILT_IN, QuotaRules(guarantee_usage=guarantee), usage=False) for guarantee in (False, True)
     )
-    whole = QuotaTree(tree, BUILT_IN, Rules())
+    whole = QuotaTree(tree, BUILT_IN, QuotaRules())
     for name in ("a", "b"):
         assert lean.hold(name, {"cpu": 1}, True, 1) is False
         assert guaranteeing.hold(name, {"cpu": 1}, True, 1) is True
@@ -99,7 +99,7 @@ def test_of_a_tree_without_usage_only_what_runtimes_depend_on_is_kept() -> None:
 
 
 def test_the_root_has_what_is_distributable_and_an_unknown_quota_nothing() -> None:
-    tree = QuotaTree(Tree(nodes=(QuotaNode(name="a", parent=ROOT, max={"cpu": 9}),), reasons={}), BUILT_IN, Rules())
+    tree = QuotaTree(Tree(nodes=(QuotaNode(name="a", parent=ROOT, max={"cpu": 9}),), reasons={}), BUILT_IN, QuotaRules())
     tree.set_total({"cpu": 7})
     assert tree.runtime(ROOT) == {"cpu": 7}
     assert tree.runtime("nobody") == {}

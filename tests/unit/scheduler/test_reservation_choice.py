@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cotenant.events.reservations import ReservationShare
-from cotenant_scheduler.cycle.reservations.reserving import Refused, reasons_of
+from cotenant_scheduler.cycle.reservations.reserving import ReservationRefusal, reasons_of
 from tests.unit.scheduler.builders_reservations import GROUP, ReservedStory, reservation, wants
 from tests.unit.scheduler.builders_scheduler import node, pod
 
@@ -225,7 +225,7 @@ def test_a_pod_without_affinity_says_what_nodes_and_then_what_reservations_lack(
 
 
 def test_reasons_come_by_count_then_by_text_before_what_reservations_say() -> None:
-    reasons, texts = reasons_of(Refused({"node(s) b": 1, "node(s) z": 3, "a": 3}, ("2 Reservation(s) x",), True))
+    reasons, texts = reasons_of(ReservationRefusal({"node(s) b": 1, "node(s) z": 3, "a": 3}, ("2 Reservation(s) x",), True))
     assert [(each.code, each.count, each.detail) for each in reasons] == [
         ("reservation", 3, "a"),
         ("reservation", 3, "z"),

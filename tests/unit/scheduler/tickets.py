@@ -19,15 +19,15 @@ from cotenant_scheduler.framework.plugin import Normalise, Refusal, row_count, r
 from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig, default_profile
 from cotenant_scheduler.state.columns import CodeArray, IntArray, Rows
-from cotenant_scheduler.state.counting import CountedPod, Counter, PodKey
+from cotenant_scheduler.state.counting import CountedPod, PodCounter, PodKey
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.reading.pod_reader import ShapeError
-from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
+from cotenant_scheduler.state.reading.shapes import ParsedPod, Shape
 
 TICKETS = "tickets"
 
 
-class Tickets(Counter):
+class Tickets(PodCounter):
     """Reader, counter, filter, score and allocator."""
 
     name = "Tickets"
@@ -126,7 +126,7 @@ class AllOf(msgspec.Struct, frozen=True):
 class ByAnnotation:
     """Grouping by the annotation `group`."""
 
-    def together(self, key: PodKey, facts: PodFacts) -> AllOf | None:
+    def together(self, key: PodKey, facts: ParsedPod) -> AllOf | None:
         name, _, size = facts.annotations.get("group", "").partition("/")
         return AllOf(name, int(size)) if name else None
 

@@ -19,15 +19,15 @@ from cotenant_verification.stack_chaos.check_writes import CONDITION, LOST, ONCE
 from cotenant_verification.stack_chaos.clients import NAMESPACE
 from cotenant_verification.stack_chaos.records import (
     Action,
+    BrokenPromise,
     Fault,
     Listing,
-    Outcome,
-    Seen,
+    ObservedObject,
     Version,
-    Violation,
-    Watch,
     WatchedChange,
-    Write,
+    WatchRecord,
+    WriteOutcome,
+    WriteRecord,
 )
 from cotenant_verification.stack_chaos.run_report import gap_of, longest_gaps
 from cotenant_verification.stack_chaos.truth import versions_of
@@ -42,7 +42,7 @@ VERSIONS = [
 ]
 
 
-def write(value: str, version: int = 0, at: float = 0.0, **more: object) -> Write:
+def write(value: str, version: int = 0, at: float = 0.0, **more: object) -> WriteRecord:
     fields: dict[str, object] = {
         "client": "c",
         "gateway": "g",
@@ -51,13 +51,13 @@ def write(value: str, version: int = 0, at: float = 0.0, **more: object) -> Writ
         "value": value,
         "started": at,
         "ended": at + 0.5,
-        "outcome": Outcome.OK,
+        "outcome": WriteOutcome.OK,
         "version": version,
     }
-    return Write(**(fields | more))  # type: ignore[arg-type]
+    return WriteRecord(**(fields | more))  # type: ignore[arg-type]
 
 
-def promises(found: Sequence[Violation]) -> list[str]:
+def promises(found: Sequence[BrokenPromise]) -> list[str]:
     return [violation.promise for violation in found]
 
 
@@ -67,9 +67,9 @@ def test_writes_that_are_as_acknowledged_break_nothing() -> None:
         write("w1", 5, 2.0, name="b", action=Action.CREATE),
         write("v2", 6, 3.0, action=Action.REPLACE, expected=3),
         write("", 0, 4.0, name="b", action=Action.DELETE, uid="ub"),
-        write("v3", 0, 5.0, outcome=Outcome.UNKNOWN),
-        write("never", 0, 5.0, outcome=Outcome.REFUSED),
-        write("nor this", 0, 5.0, outcome=Outcome.UNKNOWN),
+        write("v3", 0, 5.0, outcome=WriteOutcome.UNKNOWN),
+        write("never", 0, 5.0, outcome=WriteOutcome.REFUSED),
+        write("nor this", 0, 5.0, outcome=WriteOutcome.UNKNOWN),
     ]
     assert check_writes(writes, VERSIONS) == []
 
@@ -83,7 +83,7 @@ def test_writes_that_are_as_acknowledged_break_nothing() -> None:
         pytest.param(write("", 0, name="a", action=Action.DELETE, uid="ua"), id="what it ended lives"),
     ],
 )
-def test_a_lost_write_is_found(lost: Write) -> None:
+def test_a_lost_write_is_found(lost: WriteRecord) -> None:
     (found,) = check_writes([lost], VERSIONS)
     assert found.promise == LOST
     assert "c " in found.text
@@ -96,7 +96,7 @@ def test_what_nobody_could_read_proves_nothing() -> None:
 
 
 def test_a_refused_write_that_took_effect_is_found() -> None:
-    assert promises(check_writes([write("v2", outcome=Outcome.REFUSED)], VERSIONS)) == [REFUSED]
+    assert promises(check_writes([write("v2", outcome=WriteOutcome.REFUSED)], VERSIONS)) == [REFUSED]
 
 
 def test_a_write_that_is_stored_twice_is_found() -> None:
@@ -118,7 +118,9 @@ def test_an_order_against_real_time_is_found() -> None:
     assert check_writes([later, write("v1", 3, 1.2)], VERSIONS) == []
 
 
-def listing(version: int, at: float = 0.0, at_least: int = 0, gateway: str = "g", name: str = "", **objects: Seen) -> Listing:
+def listing(
+    version: int, at: float = 0.0, at_least: int = 0, gateway: str = "g", name: str = "", **objects: ObservedObject
+) -> Listing:
     return Listing(
         client="c",
         gateway=gateway,
@@ -134,10 +136,10 @@ def listing(version: int, at: float = 0.0, at_least: int = 0, gateway: str = "g"
 def test_listings_that_follow_the_log_break_nothing() -> None:
     listings = [
         listing(2, 0.0),
-        listing(5, 1.0, at_least=4, a=Seen(3, "v1"), b=Seen(5, "w1")),
-        listing(7, 2.0, name="a", a=Seen(6, "v2")),
-        listing(4, 3.0, gateway="h", a=Seen(3, "v1")),
-        listing(20, 4.0, a=Seen(9, "v3")),
+        listing(5, 1.0, at_least=4, a=ObservedObject(3, "v1"), b=ObservedObject(5, "w1")),
+        listing(7, 2.0, name="a", a=ObservedObject(6, "v2")),
+        listing(4, 3.0, gateway="h", a=ObservedObject(3, "v1")),
+        listing(20, 4.0, a=ObservedObject(9, "v3")),
     ]
     assert check_reads(listings, VERSIONS) == []
 
@@ -145,11 +147,11 @@ def test_listings_that_follow_the_log_break_nothing() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        pytest.param(listing(7, a=Seen(3, "v1"), b=Seen(5, "w1")), id="an old value"),
-        pytest.param(listing(6, a=Seen(6, "v2")), id="one is missing"),
-        pytest.param(listing(8, a=Seen(6, "v2"), b=Seen(5, "w1")), id="one that has ended"),
-        pytest.param(listing(4, a=Seen(3, "v1"), b=Seen(5, "w1")), id="one of the future"),
-        pytest.param(listing(9, name="a", a=Seen(9, "v2")), id="another value"),
+        pytest.param(listing(7, a=ObservedObject(3, "v1"), b=ObservedObject(5, "w1")), id="an old value"),
+        pytest.param(listing(6, a=ObservedObject(6, "v2")), id="one is missing"),
+        pytest.param(listing(8, a=ObservedObject(6, "v2"), b=ObservedObject(5, "w1")), id="one that has ended"),
+        pytest.param(listing(4, a=ObservedObject(3, "v1"), b=ObservedObject(5, "w1")), id="one of the future"),
+        pytest.param(listing(9, name="a", a=ObservedObject(9, "v2")), id="another value"),
     ],
 )
 def test_a_listing_that_is_not_the_log_at_its_version_is_found(wrong: Listing) -> None:
@@ -157,11 +159,13 @@ def test_a_listing_that_is_not_the_log_at_its_version_is_found(wrong: Listing) -
 
 
 def test_a_listing_older_than_asked_for_is_found() -> None:
-    assert promises(check_reads([listing(5, at_least=6, a=Seen(3, "v1"), b=Seen(5, "w1"))], VERSIONS)) == [ASKED]
+    assert promises(check_reads([listing(5, at_least=6, a=ObservedObject(3, "v1"), b=ObservedObject(5, "w1"))], VERSIONS)) == [
+        ASKED
+    ]
 
 
 def test_a_gateway_that_goes_back_is_found() -> None:
-    listings = [listing(9, 1.0, a=Seen(9, "v3")), listing(4, 2.0, a=Seen(3, "v1"))]
+    listings = [listing(9, 1.0, a=ObservedObject(9, "v3")), listing(4, 2.0, a=ObservedObject(3, "v1"))]
     assert promises(check_reads(listings, VERSIONS)) == [BACK]
 
 
@@ -174,8 +178,8 @@ CHANGES = [
 ]
 
 
-def watch(changes: list[WatchedChange], start: int = 0, through: int = 9) -> Watch:
-    return Watch(gateway="g", started=0.0, start=start, through=through, changes=changes)
+def watch(changes: list[WatchedChange], start: int = 0, through: int = 9) -> WatchRecord:
+    return WatchRecord(gateway="g", started=0.0, start=start, through=through, changes=changes)
 
 
 def test_watches_that_follow_the_log_break_nothing() -> None:
@@ -199,7 +203,7 @@ def test_a_watch_that_is_not_the_log_is_found(changes: list[WatchedChange]) -> N
 
 
 def test_a_watch_that_ends_with_410_may_lack_versions_of_what_has_ended_and_nothing_else() -> None:
-    ended = Watch(gateway="g", started=0.0, start=0, through=7, changes=[CHANGES[0], CHANGES[2]], expired=True)
+    ended = WatchRecord(gateway="g", started=0.0, start=0, through=7, changes=[CHANGES[0], CHANGES[2]], expired=True)
     assert check_watches([ended], VERSIONS) == []
     lives = msgspec.structs.replace(ended, changes=[CHANGES[0], CHANGES[1]])
     assert promises(check_watches([lives], VERSIONS)) == [WHOLE]
@@ -248,7 +252,7 @@ def test_a_pod_that_moves_after_its_end_is_on_one_node_at_a_time() -> None:
 def test_a_pod_on_two_nodes_is_found() -> None:
     assert promises(check_pods([placed(2, "p", "n1"), placed(3, "p", "n2")], "group", {})) == [TWICE]
     (found,) = check_pods([ran(2, "p", "n1"), ran(3, "p", "n2")], "group", {})
-    assert found == Violation(TWICE, f"LOG:3 {NAMESPACE}/p runs on n1 and n2")
+    assert found == BrokenPromise(TWICE, f"LOG:3 {NAMESPACE}/p runs on n1 and n2")
 
 
 def test_an_eviction_beyond_its_budget_is_found() -> None:
@@ -257,7 +261,7 @@ def test_an_eviction_beyond_its_budget_is_found() -> None:
     assert check_pods([*events, *first], "group", {"kept": 2}) == []
     second = [pod(42, "p1", "kept", ending=True), evicted(43, "p1")]
     (found,) = check_pods([*events, *first, *second], "group", {"kept": 2})
-    assert found == Violation(BUDGET, f"LOG:43 {NAMESPACE}/p1 was evicted; 1 pods of kept are left, 2 must be")
+    assert found == BrokenPromise(BUDGET, f"LOG:43 {NAMESPACE}/p1 was evicted; 1 pods of kept are left, 2 must be")
 
 
 def test_versions_of_the_log_are_read_from_its_events() -> None:

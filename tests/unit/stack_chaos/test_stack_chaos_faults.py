@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from cotenant_console.up.nats_server import LOOPBACK, free_port
-from cotenant_verification.stack_chaos.cluster import SERVERS, SERVICES, SKEWED, Cluster
+from cotenant_verification.stack_chaos.cluster import SERVERS, SKEWED, STACK_SERVICES, ServerCluster
 from cotenant_verification.stack_chaos.faults import FAULT_FREE_SECONDS, chosen_faults
 from cotenant_verification.stack_chaos.network import Relay
 
@@ -16,15 +16,15 @@ SPAN = 600.0
 
 
 def test_a_seed_is_a_schedule_and_its_end_is_quiet() -> None:
-    faults = chosen_faults(7, SPAN, SERVERS, SERVICES, SKEWED)
-    assert faults == chosen_faults(7, SPAN, SERVERS, SERVICES, SKEWED)
-    assert faults != chosen_faults(8, SPAN, SERVERS, SERVICES, SKEWED)
+    faults = chosen_faults(7, SPAN, SERVERS, STACK_SERVICES, SKEWED)
+    assert faults == chosen_faults(7, SPAN, SERVERS, STACK_SERVICES, SKEWED)
+    assert faults != chosen_faults(8, SPAN, SERVERS, STACK_SERVICES, SKEWED)
     assert len(faults) > 15
     assert max(fault.at + fault.seconds for fault in faults) <= SPAN - FAULT_FREE_SECONDS
 
 
 def test_ten_seeds_have_every_kind_of_fault() -> None:
-    kinds = {fault.kind for seed in range(10) for fault in chosen_faults(seed, SPAN, SERVERS, SERVICES, SKEWED)}
+    kinds = {fault.kind for seed in range(10) for fault in chosen_faults(seed, SPAN, SERVERS, STACK_SERVICES, SKEWED)}
     assert kinds == {
         "kill",
         "pause",
@@ -69,9 +69,9 @@ async def test_a_cut_relay_holds_back_and_a_healed_one_delivers() -> None:
 
 
 def test_every_way_between_servers_and_services_can_be_cut(tmp_path: object) -> None:
-    cluster = Cluster(tmp_path)  # type: ignore[arg-type]
+    cluster = ServerCluster(tmp_path)  # type: ignore[arg-type]
     assert len(cluster.relays_of("nats-server-1", peers=True, clients=False)) == 4
-    assert len(cluster.relays_of("nats-server-1", peers=False, clients=True)) == len(SERVICES)
+    assert len(cluster.relays_of("nats-server-1", peers=False, clients=True)) == len(STACK_SERVICES)
     assert len(cluster.relays_from("gateway-a")) == len(SERVERS)
     ports = [member.port for member in cluster.members]
     assert not {relay.port for relay in cluster.relays_from("scheduler")} & set(ports)

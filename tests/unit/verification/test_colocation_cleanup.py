@@ -25,7 +25,7 @@ def test_a_group_of_somebody_else_is_never_cleared(name: str) -> None:
 
 
 def test_a_folder_of_somebody_else_is_never_removed(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", cleanup.__name__, f"{cleanup.PREFIX}none", str(tmp_path)]
+    command = [sys.executable, "-m", cleanup.__name__, f"{cleanup.FOLDER_PREFIX}none", str(tmp_path)]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
     assert done.returncode != 0
     assert tmp_path.is_dir()

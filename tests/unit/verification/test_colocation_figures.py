@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cotenant_verification.bench.colocation.cases import CASES
 from cotenant_verification.bench.colocation.figures import (
     CaseFigures,
-    Window,
+    LatencyWindow,
     medians,
     over_ideal,
     ratio,
@@ -68,8 +68,8 @@ def test_with_a_cpu_for_each_thread_the_ideal_is_its_own_first_come_first_served
             assert latency == free - arrival
 
 
-def of(p99: float, ideal: float = 5.0) -> Window:
-    return Window(p50_ms=2.0, p99_ms=p99, p999_ms=p99 + 1, ideal_p99_ms=ideal, utilisation=0.5, requests=100)
+def of(p99: float, ideal: float = 5.0) -> LatencyWindow:
+    return LatencyWindow(p50_ms=2.0, p99_ms=p99, p999_ms=p99 + 1, ideal_p99_ms=ideal, utilisation=0.5, requests=100)
 
 
 def test_one_spoiled_pair_does_not_decide() -> None:

@@ -12,7 +12,7 @@ import pytest
 from cotenant_verification.bench.colocation.cases import CASES
 from cotenant_verification.bench.colocation.figures import CaseFigures, table
 from cotenant_verification.bench.colocation.goals import Goal, goal_of, missed
-from cotenant_verification.bench.colocation.trace import Programs, Reading, Trace, lines, programs, trace
+from cotenant_verification.bench.colocation.trace import CounterReading, Programs, Trace, lines, programs, trace
 
 SECOND = 1_000_000_000
 
@@ -39,10 +39,12 @@ def test_each_missed_goal_is_one_line(alone: float | None, ideal: float | None, 
     assert all(text.startswith(part) for text, part in zip(found, said, strict=True))
 
 
-def reading(at: float, services: int, neighbours: int, idle: int, ran: int, waited: int, stalled: int) -> Reading:
+def reading(at: float, services: int, neighbours: int, idle: int, ran: int, waited: int, stalled: int) -> CounterReading:
     busy = 2 * int(at * SECOND) - idle
     cpus = (busy, 0, 0, idle, 0, 0, 0, 0)
-    return Reading(at, {"burstable": services, "besteffort": neighbours}, cpus, ran, waited, int(at) * 7, {"cpu": stalled})
+    return CounterReading(
+        at, {"burstable": services, "besteffort": neighbours}, cpus, ran, waited, int(at) * 7, {"cpu": stalled}
+    )
 
 
 def seen() -> Trace:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from cotenant.events.placements import Waiting
-from cotenant_scheduler.cycle.queue import Entry
+from cotenant_scheduler.cycle.queue import QueueEntry
 from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_verification.checks.copying import copied
 
@@ -25,7 +25,7 @@ class Holder(msgspec.Struct):
 def test_a_frozen_entry_of_a_copy_refers_to_the_copys_record() -> None:
     record = PodRecord(("default", "web"))
     records = {"web": record}
-    entries = [Entry((0, "", "default", "web"), (record,))]
+    entries = [QueueEntry((0, "", "default", "web"), (record,))]
     copied_records, (entry,) = copied((records, entries))
     assert copied_records["web"] is not record
     assert entry.records[0] is copied_records["web"]

@@ -11,7 +11,7 @@ from cotenant_yarn_copilot.capacity import MIB, BatchAmounts, Rounding, YarnReso
 from cotenant_yarn_copilot.config import CopilotConfig
 from cotenant_yarn_copilot.node_id import NodeIdError, parse_node_id
 from cotenant_yarn_copilot.rm_messages import NEVER_KILL_MS, AnswerError, read_info, read_node, read_nodes, update_body
-from cotenant_yarn_copilot.update_call import Step, update_steps
+from cotenant_yarn_copilot.update_call import UpdateCall, update_steps
 
 UNHURRIED = settings(deadline=None)
 """A busy machine is no counter-example."""
@@ -101,8 +101,8 @@ def test_the_state_of_a_resource_manager_is_read() -> None:
 
 def test_a_failed_update_looks_up_the_active_one_again() -> None:
     steps = update_steps(has_node=True, has_client=True)
-    assert next(steps) is Step.UPDATE
-    assert steps.send(False) is Step.REINITIALIZE
+    assert next(steps) is UpdateCall.UPDATE
+    assert steps.send(False) is UpdateCall.REINITIALIZE
     with pytest.raises(StopIteration) as end:
         steps.send(True)
     assert end.value.value is True

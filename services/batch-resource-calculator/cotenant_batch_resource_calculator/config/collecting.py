@@ -18,7 +18,7 @@ from cotenant_batch_resource_calculator.config import colocation
 from cotenant_batch_resource_calculator.config.colocation import AggregatePolicy, ColocationConfig, ColocationStrategy
 from cotenant_batch_resource_calculator.config.json_overlay import camel_name
 
-DEFAULT_STRATEGY = colocation.chosen(colocation.DEFAULTS).strategy
+DEFAULT_STRATEGY = colocation.chosen(colocation.STRATEGY_DEFAULTS).strategy
 
 
 class CollectPolicy(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):

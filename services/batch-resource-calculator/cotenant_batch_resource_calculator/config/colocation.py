@@ -38,6 +38,7 @@ _RATIO_LABELS = (
     (LABEL_MID_STATIC_CPU_RATIO, "midStaticCPUReservedPercent"),
     (LABEL_MID_STATIC_MEMORY_RATIO, "midStaticMemoryReservedPercent"),
 )
+_RATIO_NAMES = frozenset(label for label, _ in _RATIO_LABELS)
 _MAX_RATIO = 100.0
 
 
@@ -93,7 +94,7 @@ class NodeStrategy(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class Chosen(msgspec.Struct, frozen=True):
+class SelectedStrategy(msgspec.Struct, frozen=True):
     """A strategy before a node's own annotation and labels: as a document, typed, and as the JSON of events. `group`: the node
     entry's name or place, empty for the cluster's."""
 
@@ -110,11 +111,11 @@ class ColocationConfig(msgspec.Struct, frozen=True):
     entries: tuple[NodeStrategy, ...] = ()
     fallen_back: tuple[str, ...] = ()
     """Names (or positions) of node entries that are out of range and count as the cluster strategy."""
-    choices: tuple[Chosen, ...] = ()
+    choices: tuple[SelectedStrategy, ...] = ()
     """Computed once: for each entry, and last for the cluster."""
 
 
-DEFAULTS: JsonObject = {
+STRATEGY_DEFAULTS: JsonObject = {
     "enable": False,
     "metricAggregateDurationSeconds": 300,
     "metricReportIntervalSeconds": 60,
@@ -184,11 +185,11 @@ def _strategy_fields(document: JsonObject) -> JsonObject:
 def load(text: str | None) -> ColocationConfig:
     """Parse the section; without text the defaults. Raises ConfigError."""
     if not text:
-        return _with_choices(ColocationConfig(DEFAULTS))
+        return _with_choices(ColocationConfig(STRATEGY_DEFAULTS))
     return of_document(decode_object(text, KEY))
 
 
-def of_document(given: JsonObject, *, defaults: JsonObject = DEFAULTS) -> ColocationConfig:
+def of_document(given: JsonObject, *, defaults: JsonObject = STRATEGY_DEFAULTS) -> ColocationConfig:
     """Return the configuration of a decoded section, laid over the defaults. Raises ConfigError."""
     document = canonical(given, _Section)
     section = fit(document, _Section, KEY)
@@ -215,13 +216,13 @@ def _with_choices(config: ColocationConfig) -> ColocationConfig:
     return msgspec.structs.replace(config, choices=(*choices, chosen(config.cluster)))
 
 
-def chosen(document: JsonObject, group: str = "") -> Chosen:
+def chosen(document: JsonObject, group: str = "") -> SelectedStrategy:
     """Return a strategy's forms. Raises ConfigError for an invalid document."""
     text = msgspec.Raw(msgspec.json.encode(document, order="deterministic"))
-    return Chosen(document, fit(document, ColocationStrategy, KEY), text, group)
+    return SelectedStrategy(document, fit(document, ColocationStrategy, KEY), text, group)
 
 
-def choose(config: ColocationConfig, labels: Mapping[str, str]) -> Chosen:
+def choose(config: ColocationConfig, labels: Mapping[str, str]) -> SelectedStrategy:
     """Return a node's strategy without its own annotation and labels: the first matching entry, else the cluster's."""
     for index, entry in enumerate(config.entries):
         if selects_if_valid(entry.selector, labels):
@@ -229,13 +230,15 @@ def choose(config: ColocationConfig, labels: Mapping[str, str]) -> Chosen:
     return config.choices[-1]
 
 
-def on_node(base: Chosen, labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[ColocationStrategy, str]:
+def on_node(
+    base: SelectedStrategy, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> tuple[ColocationStrategy, str]:
     """Return the strategy with the node's own annotation and labels applied, and the errors of invalid ones.
 
     A ratio label becomes trunc(ratio * 100) percent; one that is not a number between 0 and 100 is ignored.
     """
     text = annotations.get(ANNOTATION_COLOCATION_STRATEGY)
-    if text is None and not any(label in labels for label, _ in _RATIO_LABELS):
+    if text is None and _RATIO_NAMES.isdisjoint(labels):
         return base.strategy, ""
     merged = base.document
     ignored = ""

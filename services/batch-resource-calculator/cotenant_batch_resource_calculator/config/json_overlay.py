@@ -40,6 +40,8 @@ def camel_name(field: str) -> str:
 
 def decode_object(text: str, where: str) -> JsonObject:
     """Decode a JSON object. Raises ConfigError."""
+    if not text.strip():
+        raise ConfigError(f"{where}: the text is empty; remove the key for the defaults")
     try:
         document: JsonValue = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:

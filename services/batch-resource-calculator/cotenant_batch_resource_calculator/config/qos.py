@@ -76,7 +76,7 @@ class ClassQOS(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omi
     network_qos: NetworkQOS | None = None
 
 
-class Policies(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class QOSPolicies(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How CPU and network QoS are enforced."""
 
     cpu_policy: str | None = msgspec.field(default=None, name="cpuPolicy")
@@ -87,7 +87,7 @@ class ResourceQOSStrategy(msgspec.Struct, frozen=True, kw_only=True, rename=came
     """All classes."""
 
     dry_run: bool | None = None
-    policies: Policies | None = None
+    policies: QOSPolicies | None = None
     lsr_class: ClassQOS | None = None
     ls_class: ClassQOS | None = None
     be_class: ClassQOS | None = None

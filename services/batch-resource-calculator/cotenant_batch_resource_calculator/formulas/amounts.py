@@ -20,7 +20,7 @@ from cotenant.model.quantities import multiply_milli, multiply_value
 THOUSANDTHS = 1000
 
 
-class Amounts(msgspec.Struct, frozen=True):
+class Amounts(msgspec.Struct, frozen=True, gc=False):
     """CPU in milli-CPUs and memory in bytes (thousandths of a byte at zone level)."""
 
     cpu: int = 0

@@ -43,6 +43,11 @@ class CalculatePolicy(StrEnum):
     MAX_USAGE_REQUEST = "maxUsageRequest"
 
 
+_USAGE, _REQUEST, _MAX_USAGE_REQUEST = CalculatePolicy.USAGE, CalculatePolicy.REQUEST, CalculatePolicy.MAX_USAGE_REQUEST
+_POLICIES = {policy.value: policy for policy in CalculatePolicy}
+_MID = PriorityClass.MID
+
+
 class PodNeed(msgspec.Struct, frozen=True):
     """A running or pending pod on the node. `key` is namespace/name, `tier` its priority class after defaulting.
 
@@ -108,9 +113,7 @@ class BatchTerms(msgspec.Struct, frozen=True):
 
 def effective_policies(cpu: str, memory: str) -> tuple[CalculatePolicy, CalculatePolicy]:
     """Return the effective policies: CPU has no `request`, and an unknown value means usage."""
-    cpu_policy = CalculatePolicy.MAX_USAGE_REQUEST if cpu == CalculatePolicy.MAX_USAGE_REQUEST else CalculatePolicy.USAGE
-    memory_policy = next((policy for policy in CalculatePolicy if policy == memory), CalculatePolicy.USAGE)
-    return cpu_policy, memory_policy
+    return _MAX_USAGE_REQUEST if cpu == _MAX_USAGE_REQUEST else _USAGE, _POLICIES.get(memory, _USAGE)
 
 
 def is_reclaimed(priority: str) -> bool:
@@ -138,7 +141,7 @@ def sum_need(pods: Iterable[PodNeed], metrics: Mapping[str, MeasuredUsage]) -> H
             continue
         used = used + (Amounts(pod.request.cpu, metric.usage.memory) if pod.exclusive else metric.usage)
         max_used_request = max_used_request + pod.request.larger(metric.usage)
-        if pod.tier is PriorityClass.MID:
+        if pod.tier is _MID:
             beside += max(metric.usage.cpu, 0)
         elif pod.exclusive:
             beside += max(pod.request.cpu - metric.usage.cpu, 0)
@@ -146,7 +149,7 @@ def sum_need(pods: Iterable[PodNeed], metrics: Mapping[str, MeasuredUsage]) -> H
     for metric in dangling:
         used = used + metric.usage
         max_used_request = max_used_request + metric.usage
-        beside += max(metric.usage.cpu, 0) if metric.priority == PriorityClass.MID else 0
+        beside += max(metric.usage.cpu, 0) if metric.priority == _MID else 0
     named = tuple(sorted(assumed)), tuple(metric.key for metric in dangling)
     return HighPriorityNeed(request, used, max_used_request, beside, *named)
 
@@ -171,7 +174,7 @@ def expected_cpu(forecast: int | None, host_applications: Iterable[MeasuredUsage
 
 def needed_cpu(terms: BatchTerms, policy: CalculatePolicy) -> int:
     """Return the CPU that the offer leaves to services and the system."""
-    need = terms.need.max_used_request if policy is CalculatePolicy.MAX_USAGE_REQUEST else terms.need.used
+    need = terms.need.max_used_request if policy is _MAX_USAGE_REQUEST else terms.need.used
     return max(terms.system_used.larger(terms.node_reserved).cpu + need.cpu, terms.expected_cpu)
 
 
@@ -198,12 +201,14 @@ def reclaimable(
     """Return the batch amounts by policy, before the threshold cap. `system_used` includes HP host applications."""
     usable = capacity - margin
     taken = system_used.larger(node_reserved)
-    by_policy = {
-        CalculatePolicy.USAGE: (usable - taken - need.used).floored(),
-        CalculatePolicy.REQUEST: (usable - node_reserved - need.request).floored(),
-        CalculatePolicy.MAX_USAGE_REQUEST: (usable - taken - need.max_used_request).floored(),
-    }
-    return Amounts(by_policy[strategy.cpu_policy].cpu, by_policy[strategy.memory_policy].memory)
+
+    def by(policy: CalculatePolicy) -> Amounts:
+        if policy is _REQUEST:
+            return (usable - node_reserved - need.request).floored()
+        needed = need.max_used_request if policy is _MAX_USAGE_REQUEST else need.used
+        return (usable - taken - needed).floored()
+
+    return Amounts(by(strategy.cpu_policy).cpu, by(strategy.memory_policy).memory)
 
 
 def calculate_batch(

@@ -19,7 +19,7 @@ from datetime import datetime
 
 import msgspec
 
-from cotenant.domain.reservation import Reservation, kubelet_reserved, node_reserved
+from cotenant.domain.reservation import NodeReservation, kubelet_reserved, node_reserved
 from cotenant.model.tiers import NOT_PROD
 from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
 from cotenant_batch_resource_calculator.config.forecast import by_time_of_day
@@ -53,7 +53,7 @@ class NodeAmounts(msgspec.Struct, frozen=True):
 
     capacity: dict[str, int]
     allocatable: dict[str, int]
-    reservation: Reservation = Reservation()
+    reservation: NodeReservation = NodeReservation()
 
 
 class NodeMeasurement(msgspec.Struct, frozen=True):
@@ -69,7 +69,7 @@ class NodeMeasurement(msgspec.Struct, frozen=True):
     """The predicted peak of prod pods and the system; None: there is no prediction."""
 
 
-class Demand(msgspec.Struct, frozen=True):
+class NodeDemand(msgspec.Struct, frozen=True):
     """A metric and the pods of a node, summed up. `metrics` by `namespace/name`; `prod_request`: of its prod pods."""
 
     measurement: NodeMeasurement
@@ -79,7 +79,7 @@ class Demand(msgspec.Struct, frozen=True):
     prod_request: Amounts
 
 
-class Evaluation(msgspec.Struct, frozen=True):
+class CalculatedResources(msgspec.Struct, frozen=True):
     """`terms` None: batch and mid are withdrawn. `zones` are zone-level amounts."""
 
     terms: BatchTerms | None = None
@@ -140,20 +140,20 @@ def degrade_minutes(strategy: ColocationStrategy) -> int:
     return _or(strategy.degrade_time_minutes, DEFAULT_DEGRADE_MINUTES)
 
 
-def demand_of(measurement: NodeMeasurement, pods: Sequence[PodNeed]) -> Demand:
+def demand_of(measurement: NodeMeasurement, pods: Sequence[PodNeed]) -> NodeDemand:
     """Return the sums of pods and metric, independent of the configuration."""
     metrics = {metric.key: metric for metric in measurement.pods}
     prod_request = total(pod.request for pod in pods if pod.tier not in NOT_PROD)
-    return Demand(measurement, tuple(pods), metrics, sum_need(pods, metrics), prod_request)
+    return NodeDemand(measurement, tuple(pods), metrics, sum_need(pods, metrics), prod_request)
 
 
 def calculate(
     node: NodeAmounts,
-    demand: Demand,
+    demand: NodeDemand,
     strategy: ColocationStrategy,
     zone_capacities: Sequence[Amounts] = (),
     budget_percent: int | None = None,
-) -> Evaluation:
+) -> CalculatedResources:
     """Return the figures of a node with a fresh metric. `budget_percent`: the CPU threshold by its risk budget; it
     applies to mid too, so that both allow for a forecast that is too low."""
     capacity = of_mapping(node.capacity)
@@ -188,7 +188,7 @@ def calculate(
         metrics=demand.metrics,
         strategy=by_batch,
     )
-    return Evaluation(terms=terms, mid=mid, zones=tuple(zones))
+    return CalculatedResources(terms=terms, mid=mid, zones=tuple(zones))
 
 
 def _of_zones(terms: BatchTerms, strategy: BatchStrategy) -> Amounts:

@@ -1,7 +1,7 @@
 """A plain client of the gateway's Kubernetes-shaped API, on the standard library alone so that it starts fast.
 
 In: method, path, query, body. Out: decoded JSON documents, text, or a stream of watch events. A `Status` answer of
-the server becomes `ApiError`, with the message, the reason and the field causes that the server gave.
+the server becomes `StatusError`, with the message, the reason and the field causes that the server gave.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class UnreachableError(Exception):
 
 
 @dataclass
-class ApiError(Exception):
+class StatusError(Exception):
     """The server refused a request: the content of its `Status`."""
 
     code: int
@@ -85,7 +85,7 @@ def list_at(document: Json, *path: str | int) -> list[Json]:
     return found if isinstance(found, list) else []
 
 
-def error_from(code: int, body: bytes, fallback: str) -> ApiError:
+def error_from(code: int, body: bytes, fallback: str) -> StatusError:
     """The server's `Status` as an error; a body that is no Status is quoted, cut to 300 characters."""
     try:
         status = json.loads(body)
@@ -93,12 +93,12 @@ def error_from(code: int, body: bytes, fallback: str) -> ApiError:
         status = None
     if not isinstance(status, dict) or status.get("kind") != "Status":
         quoted = body.decode("utf-8", "replace").strip()[:300]
-        return ApiError(code, fallback, quoted or f"the server answered {code} {fallback} without a reason")
+        return StatusError(code, fallback, quoted or f"the server answered {code} {fallback} without a reason")
     causes = tuple(
         FieldCause(text_at(cause, "field"), text_at(cause, "message"), text_at(cause, "reason"))
         for cause in list_at(status, "details", "causes")
     )
-    return ApiError(code, text_at(status, "reason"), text_at(status, "message"), causes)
+    return StatusError(code, text_at(status, "reason"), text_at(status, "message"), causes)
 
 
 class Client:
@@ -188,7 +188,7 @@ class Client:
         raw = self._exchange(method, path, query, body, accept, content)
         decoded = json.loads(raw) if raw else {}
         if not isinstance(decoded, dict):
-            raise ApiError(200, "Unexpected", f"{method} {path} answered with JSON that is not an object")
+            raise StatusError(200, "Unexpected", f"{method} {path} answered with JSON that is not an object")
         return decoded
 
     def _exchange(

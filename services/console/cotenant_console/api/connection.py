@@ -12,9 +12,9 @@ from typing import IO, Concatenate, ParamSpec, TypeVar
 
 import click
 
-from cotenant_console.api.client import ApiError, Client, UnreachableError
+from cotenant_console.api.client import Client, StatusError, UnreachableError
 from cotenant_console.api.credentials import CredentialsError
-from cotenant_console.api.endpoint import Chosen, EndpointUnknownError, find_endpoint
+from cotenant_console.api.endpoint import EndpointUnknownError, ServerOptions, find_endpoint
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -45,9 +45,9 @@ def with_server(body: Callable[P, R]) -> Callable[P, R]:
     return body
 
 
-def chosen_server(arguments: dict[str, object]) -> Chosen:
+def chosen_server(arguments: dict[str, object]) -> ServerOptions:
     """Extract the values of these options from a command's arguments."""
-    return Chosen(**{name: str(arguments.pop(name) or "") for name in _SERVER_OPTIONS})
+    return ServerOptions(**{name: str(arguments.pop(name) or "") for name in _SERVER_OPTIONS})
 
 
 def with_client(body: Callable[Concatenate[Client, P], R]) -> Callable[P, R]:
@@ -60,7 +60,7 @@ def with_client(body: Callable[Concatenate[Client, P], R]) -> Callable[P, R]:
         try:
             with Client(find_endpoint(chosen).server) as client:
                 return body(client, *args, **kwargs)
-        except ApiError as error:
+        except StatusError as error:
             raise RefusedError(describe_refusal(error)) from error
         except (UnreachableError, EndpointUnknownError, CredentialsError) as error:
             raise click.ClickException(str(error)) from error
@@ -75,7 +75,7 @@ def with_namespace(body: Callable[P, R]) -> Callable[P, R]:
     return click.option("-n", "--namespace", default=DEFAULT_NAMESPACE, show_default=True, help="Namespace.")(body)
 
 
-def describe_refusal(error: ApiError) -> str:
+def describe_refusal(error: StatusError) -> str:
     """The server's message, with the refused fields below it unless the message names them already."""
     lines = [str(error)]
     for cause in error.causes:

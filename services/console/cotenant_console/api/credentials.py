@@ -24,7 +24,7 @@ class CredentialsError(Exception):
 
 @dataclass(frozen=True)
 class Credentials:
-    """Empty ones are anonymous: `NOBODY`."""
+    """Empty ones are anonymous: `NO_CREDENTIALS`."""
 
     ca: str = ""
     """Trusted CA certificates (PEM); empty: this machine's."""
@@ -64,7 +64,7 @@ def _load_chain(context: ssl.SSLContext, certificate: str, key: str) -> None:
         os.unlink(name)
 
 
-NOBODY = Credentials()
+NO_CREDENTIALS = Credentials()
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Server:
     """A server's address, and the credentials for it."""
 
     url: str
-    credentials: Credentials = NOBODY
+    credentials: Credentials = NO_CREDENTIALS
 
 
 def read_kubeconfig(path: Path) -> Server:

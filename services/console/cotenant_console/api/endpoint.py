@@ -13,7 +13,14 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from cotenant_console.api.credentials import KUBECONFIG_FILE, NOBODY, Credentials, CredentialsError, Server, read_kubeconfig
+from cotenant_console.api.credentials import (
+    KUBECONFIG_FILE,
+    NO_CREDENTIALS,
+    Credentials,
+    CredentialsError,
+    Server,
+    read_kubeconfig,
+)
 
 ENDPOINT_FILE = "endpoint.json"
 
@@ -28,7 +35,7 @@ class Endpoint:
 
     api_url: str
     nats_url: str = ""
-    credentials: Credentials = NOBODY
+    credentials: Credentials = NO_CREDENTIALS
 
     @property
     def server(self) -> Server:
@@ -37,7 +44,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ServerOptions:
     """The user's choice of server. Empty: none."""
 
     server: str = ""
@@ -68,7 +75,7 @@ def read_endpoint(folder: Path) -> Endpoint | None:
     try:
         credentials = read_kubeconfig(folder / KUBECONFIG_FILE).credentials
     except FileNotFoundError:
-        credentials = NOBODY
+        credentials = NO_CREDENTIALS
     return Endpoint(str(written["api"]), str(written["nats"]), credentials)
 
 
@@ -80,7 +87,7 @@ def write_endpoint(folder: Path, endpoint: Endpoint) -> None:
     draft.replace(target)
 
 
-def find_endpoint(chosen: Chosen = Chosen()) -> Endpoint:
+def find_endpoint(chosen: ServerOptions = ServerOptions()) -> Endpoint:
     """The stack to talk to. Raises EndpointUnknownError, which says what to do, if no address is configured; CredentialsError.
     """
     written = read_endpoint(data_folder(chosen.data))
@@ -99,17 +106,17 @@ def find_endpoint(chosen: Chosen = Chosen()) -> Endpoint:
     return Endpoint(kubeconfig.url, "", _own(chosen) or kubeconfig.credentials)
 
 
-def _credentials(chosen: Chosen, url: str, written: Endpoint | None) -> Credentials:
+def _credentials(chosen: ServerOptions, url: str, written: Endpoint | None) -> Credentials:
     own = _own(chosen)
     if own is not None:
         return own
     if written is not None and written.api_url == url and not chosen.kubeconfig:
         return written.credentials
     kubeconfig = _kubeconfig(chosen)
-    return kubeconfig.credentials if kubeconfig is not None else NOBODY
+    return kubeconfig.credentials if kubeconfig is not None else NO_CREDENTIALS
 
 
-def _own(chosen: Chosen) -> Credentials | None:
+def _own(chosen: ServerOptions) -> Credentials | None:
     """The credentials that options or the environment give; None where there are none."""
     token = chosen.token or os.environ.get("COTENANT_TOKEN", "")
     file = chosen.certificate_authority or os.environ.get("COTENANT_CERTIFICATE_AUTHORITY", "")
@@ -121,7 +128,7 @@ def _own(chosen: Chosen) -> Credentials | None:
         raise CredentialsError(f"{file}: {error}") from error
 
 
-def _kubeconfig(chosen: Chosen) -> Server | None:
+def _kubeconfig(chosen: ServerOptions) -> Server | None:
     named = chosen.kubeconfig or os.environ.get("KUBECONFIG", "")
     if not named:
         return None

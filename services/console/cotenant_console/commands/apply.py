@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import click
 
 from cotenant.api.kinds import Kind
-from cotenant_console.api.client import ApiError, Client, Document, text_at
+from cotenant_console.api.client import Client, Document, StatusError, text_at
 from cotenant_console.api.connection import DEFAULT_NAMESPACE, with_client
 from cotenant_console.api.resolve import resolve_type
 from cotenant_console.manifests.documents import Manifest, ManifestError, read_manifests
@@ -53,7 +53,7 @@ def command(client: Client, sources: tuple[str, ...], namespace: str | None) -> 
             continue
         try:
             click.echo(apply_one(client, manifest, namespace))
-        except ApiError as error:
+        except StatusError as error:
             failed += 1
             click.echo(refusal(manifest, error), err=True)
     if failed:
@@ -72,7 +72,7 @@ def apply_one(client: Client, manifest: Manifest, namespace: str | None) -> str:
     kind = resolve_type(client, api_version, kind_name)
     if kind is None:
         message = f'no matches for kind "{kind_name}" in version "{api_version}"'
-        raise ApiError(404, "NotFound", message)
+        raise StatusError(404, "NotFound", message)
     document = in_namespace(manifest.document, kind, namespace)
     name, scope = text_at(document, "metadata", "name"), text_at(document, "metadata", "namespace")
     shown = f"{kind.qualified}/{name}"
@@ -83,7 +83,7 @@ def apply_one(client: Client, manifest: Manifest, namespace: str | None) -> str:
         try:
             try:
                 stored = client.get(kind.path(scope, name))
-            except ApiError as error:
+            except StatusError as error:
                 if error.code != 404:
                     raise
                 client.create(kind.path(scope), annotated(document))
@@ -92,7 +92,7 @@ def apply_one(client: Client, manifest: Manifest, namespace: str | None) -> str:
             if not patch:
                 return f"{shown} unchanged"
             client.merge_patch(kind.path(scope, name), patch)
-        except ApiError as error:
+        except StatusError as error:
             # The object changed between the read and the write: read again and merge again.
             if error.code != 409 or attempt == CONFLICT_ATTEMPTS - 1:
                 raise
@@ -107,7 +107,7 @@ def in_namespace(document: Document, kind: Kind, namespace: str | None) -> Docum
         return document
     own = text_at(document, "metadata", "namespace")
     if own and namespace and own != namespace:
-        raise ApiError(
+        raise StatusError(
             400,
             "BadRequest",
             f'the namespace from the provided object "{own}" does not match the namespace "{namespace}"',
@@ -117,7 +117,7 @@ def in_namespace(document: Document, kind: Kind, namespace: str | None) -> Docum
     return {**document, "metadata": {**fields, "namespace": own or namespace or DEFAULT_NAMESPACE}}
 
 
-def refusal(manifest: Manifest, error: ApiError) -> str:
+def refusal(manifest: Manifest, error: StatusError) -> str:
     """Why a document was refused: its place and title, the message, and each field with its line."""
     if not error.causes:
         return f"{manifest.place}: {manifest.title}: {error.message}"

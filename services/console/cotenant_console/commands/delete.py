@@ -11,7 +11,7 @@ import time
 import click
 
 from cotenant.api.kinds import Kind
-from cotenant_console.api.client import ApiError, Client, Document, list_at, text_at
+from cotenant_console.api.client import Client, Document, StatusError, list_at, text_at
 from cotenant_console.api.connection import with_client, with_namespace
 from cotenant_console.api.resolve import resolve_targets, resolve_type
 from cotenant_console.commands.apply import in_namespace
@@ -56,7 +56,7 @@ def command(
     for kind, scope, name in victims:
         try:
             answer = client.delete(kind.path(scope, name), options)
-        except ApiError as error:
+        except StatusError as error:
             if error.code != 404 or not ignore_not_found:
                 failed += 1
                 click.echo(str(error), err=True)
@@ -120,7 +120,7 @@ def _wait_until_gone(client: Client, leaving: list[tuple[Kind, str, str, str]], 
 def _is_there(client: Client, kind: Kind, scope: str, name: str, uid: str) -> bool:
     try:
         present = client.get(kind.path(scope, name))
-    except ApiError as error:
+    except StatusError as error:
         if error.code == 404:
             return False
         raise

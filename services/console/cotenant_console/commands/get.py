@@ -22,10 +22,10 @@ from cotenant.kinds.priority_classes import PRIORITY_CLASSES
 from cotenant_console.api.client import (
     ACCEPT_JSON,
     ACCEPT_TABLE,
-    ApiError,
     Client,
     Document,
     Json,
+    StatusError,
     UnreachableError,
     list_at,
     mapping_at,
@@ -124,7 +124,7 @@ def _starts(client: Client, now: datetime, order: str) -> dict[tuple[str, str], 
     try:
         runs = importlib.import_module("cotenant_verification.simulate.queue_starts")
         seen = {kind: client.get(kind.path(""), {"limit": str(runs.MOST_PODS)}) for kind in (PODS, NODES, *_SEEN_AHEAD)}
-    except (ApiError, ImportError):
+    except (StatusError, ImportError):
         return {}
     if any(text_at(listed, "metadata", "continue") for listed in seen.values()):
         return {}
@@ -198,7 +198,7 @@ def follow(
                 version = _version_of(event.get("object")) or version
                 if event.get("type") != "BOOKMARK":
                     yield event
-        except ApiError as error:
+        except StatusError as error:
             if error.code != 410:
                 raise
             listed = fetch(client, target, scope, query, accept)

@@ -15,7 +15,7 @@ import click
 
 from cotenant.engine.replay import Report, verify
 from cotenant.events.envelope import Event
-from cotenant_console.api.endpoint import Chosen, EndpointUnknownError, data_folder, find_endpoint
+from cotenant_console.api.endpoint import EndpointUnknownError, ServerOptions, data_folder, find_endpoint
 from cotenant_console.definitions import definitions
 from cotenant_console.recorded import NothingRecordedError, history, opened
 from cotenant_console.up.folder_lock import FolderInUseError
@@ -35,7 +35,7 @@ def command(verifying: bool, data: str | None, first: int, last: int, output: st
     assert verifying
     folder = data_folder(data)
     try:
-        nats_url = find_endpoint(Chosen(data=data or "")).nats_url
+        nats_url = find_endpoint(ServerOptions(data=data or "")).nats_url
     except EndpointUnknownError:
         nats_url = ""
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from cotenant_console.durations import parse_duration
+from cotenant_console.durations import parse_duration_seconds
 
 
 @click.command("simulate")
@@ -50,12 +50,12 @@ def command(
     if (filename is not None) + (usage is not None) + chaos + (openb is not None and not chaos and usage is None) != 1:
         raise click.UsageError("give one of -f FILE, --openb DIR, --usage TRACE and --chaos (both of these take --openb DIR)")
     try:
-        seconds = parse_duration(span)
+        seconds = parse_duration_seconds(span)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--for") from error
     if chaos:
         chaos_runs = importlib.import_module("cotenant_verification.chaos.command")
-        options = chaos_runs.Options(
+        options = chaos_runs.ChaosOptions(
             seed=seed,
             span=span,
             span_seconds=seconds,

@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 
 from cotenant_console.api.endpoint import data_folder
-from cotenant_console.durations import parse_duration
-from cotenant_console.pki.identity import Given
+from cotenant_console.durations import parse_duration_seconds
+from cotenant_console.pki.identity import ProvidedCertificate
 from cotenant_console.up.folder_lock import FolderInUseError
 from cotenant_console.up.nats_server import NatsServerMissingError
-from cotenant_console.up.session import Options, Session
+from cotenant_console.up.session import Session, UpOptions
 from cotenant_console.up.stack import NotReadyError
 
 
@@ -25,7 +25,7 @@ class Duration(click.ParamType[float]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Parse a duration; fails with the expected format."""
         try:
-            seconds = parse_duration(str(value))
+            seconds = parse_duration_seconds(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
         if seconds <= 0:
@@ -68,9 +68,9 @@ def command(
     for_seconds: float | None,
 ) -> None:
     """Start everything on this machine: nats-server (one or three), every service, this host as a node."""
-    given = Given(tls_cert_file, tls_private_key_file, certificate_authority)
+    given = ProvidedCertificate(tls_cert_file, tls_private_key_file, certificate_authority)
     ports = port or 0, nats_port or 0
-    options = Options(data_folder(data), nodes, demo, for_seconds, *ports, int(replicas or 0), given, root_pods, nats_tls)
+    options = UpOptions(data_folder(data), nodes, demo, for_seconds, *ports, int(replicas or 0), given, root_pods, nats_tls)
     try:
         status = asyncio.run(_run(options))
     except (FolderInUseError, NatsServerMissingError, NotReadyError) as error:
@@ -78,7 +78,7 @@ def command(
     raise click.exceptions.Exit(status)
 
 
-async def _run(options: Options) -> int:
+async def _run(options: UpOptions) -> int:
     # It warns whenever the peer ends a TLS connection.
     logging.getLogger("asyncio").setLevel(logging.ERROR)
     return await Session(options).run()

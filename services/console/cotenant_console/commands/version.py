@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 import click
 
-from cotenant_console.api.client import ApiError, Client, UnreachableError, text_at
+from cotenant_console.api.client import Client, StatusError, UnreachableError, text_at
 from cotenant_console.api.connection import chosen_server, with_server
 from cotenant_console.api.credentials import CredentialsError
 from cotenant_console.api.endpoint import EndpointUnknownError, find_endpoint
@@ -20,7 +20,7 @@ def command(**options: object) -> None:
     try:
         with Client(find_endpoint(chosen_server(options)).server, timeout_seconds=3) as client:
             answer = client.get("/version")
-    except (UnreachableError, EndpointUnknownError, CredentialsError, ApiError) as error:
+    except (UnreachableError, EndpointUnknownError, CredentialsError, StatusError) as error:
         click.echo(f"Server: none ({error})")
         return
     click.echo(f"Server Version: {text_at(answer, 'gitVersion', default='unknown')}")

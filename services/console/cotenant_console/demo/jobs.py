@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cotenant.kinds.pods import PODS
-from cotenant_console.api.client import ApiError, Client, Document, Json, list_at, text_at
+from cotenant_console.api.client import Client, Document, Json, StatusError, list_at, text_at
 from cotenant_console.demo.interpreter import Interpreter
 from cotenant_console.demo.objects import APP_LABEL, JOB_APP, NAMESPACE, job_pod
 
@@ -90,7 +90,7 @@ class Jobs:
     def _tolerating(self, code: int, call: Callable[[], Document]) -> bool:
         try:
             call()
-        except ApiError as error:
+        except StatusError as error:
             if error.code != code:
                 raise
             return False

@@ -31,7 +31,7 @@ MAX_CONTROL_BYTES = 1024
 
 
 @dataclass
-class Part:
+class DayPart:
     """The latencies of one part of the day, in milliseconds; the newest 50,000."""
 
     samples: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
@@ -42,7 +42,7 @@ class Part:
 
 
 @dataclass
-class Load:
+class LoadGenerator:
     """The generator's state."""
 
     host: str
@@ -56,8 +56,8 @@ class Load:
     answered: int = 0
     failed: int = 0
     dropped: int = 0
-    quiet: Part = field(default_factory=Part)
-    loaded: Part = field(default_factory=Part)
+    quiet: DayPart = field(default_factory=DayPart)
+    loaded: DayPart = field(default_factory=DayPart)
     recent: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
     began: float = field(default_factory=time.monotonic)
     _idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = field(default_factory=list)
@@ -196,7 +196,7 @@ class Load:
         return "404 Not Found", {"message": "supported: GET / and PUT /rate"}
 
 
-async def serve(load: Load, control_port: int) -> None:
+async def serve(load: LoadGenerator, control_port: int) -> None:
     """Send and answer until SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
@@ -221,7 +221,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     given = parser.parse_args()
     host, _, port = given.service.rpartition(":")
-    load = Load(host, int(port), given.day_seconds, given.night, given.noon, given.seed)
+    load = LoadGenerator(host, int(port), given.day_seconds, given.night, given.noon, given.seed)
     asyncio.run(serve(load, given.control_port))
 
 

@@ -58,7 +58,7 @@ def nearest_rank(ordered: list[float], percent: int) -> float:
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
 
 
-class Server(ThreadingHTTPServer):
+class DemoServer(ThreadingHTTPServer):
     """A thread per connection; connections beyond the bound are closed at once."""
 
     daemon_threads = True
@@ -86,7 +86,7 @@ class Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     timeout = IDLE_SECONDS
-    server: Server
+    server: DemoServer
     disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
@@ -121,7 +121,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--work", type=int, default=12_000)
     arguments = parser.parse_args()
-    server = Server(arguments.port, arguments.work)
+    server = DemoServer(arguments.port, arguments.work)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     print(f"serving on http://127.0.0.1:{server.server_address[1]}, {arguments.work} rounds a request", flush=True)
     server.serve_forever(poll_interval=0.5)

@@ -27,11 +27,11 @@ from cotenant_console.nats_access.roles import (
     ADMINISTRATOR,
     FOR_CELL,
     FOR_NODES,
+    NATS_ROLES,
     NODE,
     OF_NODES,
     READER,
-    ROLES,
-    SERVICES,
+    SERVICE_ROLES,
     SIMULATED_NODES,
     SYSTEM,
 )
@@ -39,7 +39,7 @@ from cotenant_console.nats_access.tokens import (
     ACCOUNT,
     OPERATOR,
     USER,
-    Key,
+    KeyPair,
     account_token,
     credentials_text,
     operator_token,
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 ACCOUNTS_FILE = "accounts.conf"
 SUFFIX = ".creds"
-OF_EVERY_CELL = (*(role.name for role in SERVICES), READER, ADMINISTRATOR, SIMULATED_NODES, SYSTEM)
+OF_EVERY_CELL = (*(role.name for role in SERVICE_ROLES), READER, ADMINISTRATOR, SIMULATED_NODES, SYSTEM)
 """Users that are always created."""
 
 
@@ -67,7 +67,7 @@ class NatsKeys:
         self._revoked: dict[str, int] = self._read("revoked.json", dict[str, int])
         self._operator = self._key("operator.nk", OPERATOR)
         self._accounts = {name: self._key(f"{name}.nk", ACCOUNT) for name in (SYSTEM, CELL, NODES)}
-        self._signers = {name: self._key(f"roles/{name}.nk", ACCOUNT) for name in ROLES}
+        self._signers = {name: self._key(f"roles/{name}.nk", ACCOUNT) for name in NATS_ROLES}
 
     @property
     def accounts_file(self) -> Path:
@@ -86,7 +86,7 @@ class NatsKeys:
     def write_accounts(self) -> None:
         """Write the servers' include file, with the permissions of this version and the revoked users."""
         public = {name: key.public for name, key in self._accounts.items()}
-        of_cell = {self._signers[name].public: role for name, role in ROLES.items() if role.account == CELL}
+        of_cell = {self._signers[name].public: role for name, role in NATS_ROLES.items() if role.account == CELL}
         of_nodes = {self._signers[role.name].public: role for role in OF_NODES}
         tokens = {
             SYSTEM: account_token(self._operator, public[SYSTEM], SYSTEM, revoked=self._revoked),
@@ -134,13 +134,13 @@ class NatsKeys:
         path = self.credentials(file)
         if path.exists():
             return path
-        user = Key.new(USER)
+        user = KeyPair.new(USER)
         if role == SYSTEM:
             account = self._accounts[SYSTEM]
             text = user_token(account, account.public, user.public, name, (), scoped=False)
         else:
-            account = self._accounts[ROLES[role].account]
-            text = user_token(self._signers[role], account.public, user.public, name, (ROLES[role].account,))
+            account = self._accounts[NATS_ROLES[role].account]
+            text = user_token(self._signers[role], account.public, user.public, name, (NATS_ROLES[role].account,))
         self._issued.setdefault(file, []).append(user.public)
         self._write("issued.json", self._issued)
         write_private(path, credentials_text(text, user))
@@ -168,12 +168,12 @@ class NatsKeys:
             write_private(path, operator_token(self._operator, system_account) + "\n")
         return path.read_text().strip()
 
-    def _key(self, name: str, kind: int) -> Key:
+    def _key(self, name: str, kind: int) -> KeyPair:
         path = self.folder / name
         if not path.exists():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_private(path, Key.new(kind).seed.decode() + "\n")
-        return Key(path.read_text().strip().encode())
+            write_private(path, KeyPair.new(kind).seed.decode() + "\n")
+        return KeyPair(path.read_text().strip().encode())
 
     def _read(self, name: str, kind: type[T]) -> T:
         path = self.folder / name

@@ -32,7 +32,7 @@ _ANSWERS = ("_INBOX.>",)
 
 
 @dataclass(frozen=True)
-class Role:
+class NatsRole:
     """Permissions of one kind of user."""
 
     name: str
@@ -54,9 +54,9 @@ def _reading() -> tuple[str, ...]:
     return tuple(found)
 
 
-def _service(name: str, says: str, *publish: str, subscribe: tuple[str, ...] = (), commits: bool = True) -> Role:
+def _service(name: str, says: str, *publish: str, subscribe: tuple[str, ...] = (), commits: bool = True) -> NatsRole:
     own = (f"services.{name}.*", *((f"commits.{name}.*", "execution._.commits") if commits else ()))
-    return Role(
+    return NatsRole(
         name,
         CELL,
         says,
@@ -65,10 +65,10 @@ def _service(name: str, says: str, *publish: str, subscribe: tuple[str, ...] = (
     )
 
 
-def _node(name: str, token: str, says: str) -> Role:
+def _node(name: str, token: str, says: str) -> NatsRole:
     """A role of nodes whose token in subjects is `token`."""
     consumer = token if token == "*" else f"{NODE}-{token}"
-    return Role(
+    return NatsRole(
         name,
         NODES,
         says,
@@ -102,7 +102,7 @@ def _node(name: str, token: str, says: str) -> Role:
     )
 
 
-SERVICES = (
+SERVICE_ROLES = (
     _service(
         "gateway",
         "stores objects and evictions, ends reports of removed nodes, asks nodes for logs, batch-resource-calculator what a "
@@ -157,20 +157,20 @@ SERVICES = (
     _service("yarn-copilot", "stores what YARN has", "yarn.*", subscribe=("cotenant.yarn-copilot.*",)),
 )
 READERS = (
-    Role(
+    NatsRole(
         READER,
         CELL,
         "reads every stream (`cotenant replay`, the screen of `cotenant up`)",
         ("deadletter.*.console", *_reading()),
         (f"_INBOX.{NAME}.>",),
     ),
-    Role(ADMINISTRATOR, CELL, "everything, streams and purges too", (">",), (">",)),
+    NatsRole(ADMINISTRATOR, CELL, "everything, streams and purges too", (">",), (">",)),
 )
 OF_NODES = (
     _node(NODE, NAME, "one node: its own subjects; asks the gateway for evictions of its own pods, where kubelet runs them"),
     _node(SIMULATED_NODES, "*", "all nodes: for simulated ones only, which share a process"),
 )
-ROLES: dict[str, Role] = {role.name: role for role in (*SERVICES, *READERS, *OF_NODES)}
+NATS_ROLES: dict[str, NatsRole] = {role.name: role for role in (*SERVICE_ROLES, *READERS, *OF_NODES)}
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ FOR_CELL = (
 def table() -> str:
     """Return the roles as a table for people (Markdown)."""
     lines = ["| role | is for | may publish |", "|---|---|---|"]
-    for role in ROLES.values():
+    for role in NATS_ROLES.values():
         own = [f"`{subject}`" for subject in role.publish if subject not in (*_ANSWERS, *_reading())]
         common = ["reads of the streams"] if set(_reading()) <= set(role.publish) else []
         lines.append(f"| {role.name} | {role.says} | {', '.join(own + common)} |")

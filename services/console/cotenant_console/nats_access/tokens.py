@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import nkeys
 
-from cotenant_console.nats_access.roles import Role, Shared
+from cotenant_console.nats_access.roles import NatsRole, Shared
 
 _HEADER = {"typ": "JWT", "alg": "ed25519-nkey"}
 _NO_LIMITS = {"subs": -1, "data": -1, "payload": -1}
@@ -27,7 +27,7 @@ RESPONSE_NANOSECONDS = 60 * 10**9
 OPERATOR, ACCOUNT, USER = nkeys.PREFIX_BYTE_OPERATOR, nkeys.PREFIX_BYTE_ACCOUNT, nkeys.PREFIX_BYTE_USER
 
 
-class Key:
+class KeyPair:
     """A key pair: of an operator, an account, a signing key of one, or a user."""
 
     def __init__(self, seed: bytes) -> None:
@@ -36,7 +36,7 @@ class Key:
         self.public = str(self._pair.public_key.decode())
 
     @classmethod
-    def new(cls, kind: int) -> Key:
+    def new(cls, kind: int) -> KeyPair:
         """Make one of a kind: OPERATOR, ACCOUNT, USER."""
         return cls(bytes(nkeys.encode_seed(os.urandom(32), kind)))
 
@@ -49,7 +49,7 @@ def _encoded(data: bytes) -> bytes:
     return base64.urlsafe_b64encode(data).rstrip(b"=")
 
 
-def token(issuer: Key, subject: str, name: str, claims: Mapping[str, Any], issued_at: int | None = None) -> str:
+def token(issuer: KeyPair, subject: str, name: str, claims: Mapping[str, Any], issued_at: int | None = None) -> str:
     """Return a signed token."""
     body: dict[str, Any] = {
         "iat": int(time.time()) if issued_at is None else issued_at,
@@ -64,17 +64,17 @@ def token(issuer: Key, subject: str, name: str, claims: Mapping[str, Any], issue
     return (text + b"." + _encoded(issuer.sign(text))).decode()
 
 
-def operator_token(operator: Key, system_account: str) -> str:
+def operator_token(operator: KeyPair, system_account: str) -> str:
     """Return the operator's own token."""
     return token(operator, operator.public, "cotenant", {"type": "operator", "system_account": system_account})
 
 
 def account_token(
-    operator: Key,
+    operator: KeyPair,
     account: str,
     name: str,
     *,
-    roles: Mapping[str, Role] = {},
+    roles: Mapping[str, NatsRole] = {},
     exports: Sequence[Shared] = (),
     imports: Mapping[str, Sequence[Shared]] = {},
     revoked: Mapping[str, int] = {},
@@ -96,7 +96,7 @@ def account_token(
     return token(operator, account, name, claims)
 
 
-def _template(role: Role) -> dict[str, Any]:
+def _template(role: NatsRole) -> dict[str, Any]:
     found: dict[str, Any] = {"pub": {"allow": list(role.publish)}, "sub": {"allow": list(role.subscribe)}, **_NO_LIMITS}
     if role.responds:
         found["resp"] = {"max": 1, "ttl": RESPONSE_NANOSECONDS}
@@ -113,7 +113,7 @@ def _import(shared: Shared, giver: str) -> dict[str, Any]:
     return {"name": shared.subject, "subject": shared.subject, "account": giver, "type": shared.kind, **local}
 
 
-def user_token(signer: Key, account: str, user: str, name: str, tags: Sequence[str], *, scoped: bool = True) -> str:
+def user_token(signer: KeyPair, account: str, user: str, name: str, tags: Sequence[str], *, scoped: bool = True) -> str:
     """Return a user's token. With `scoped` the user has the permissions of the signing key's role, else all."""
     claims: dict[str, Any] = {"type": "user", "issuer_account": account, "tags": list(tags), "pub": {}, "sub": {}}
     if not scoped:
@@ -122,7 +122,7 @@ def user_token(signer: Key, account: str, user: str, name: str, tags: Sequence[s
     return token(signer, user, name, claims)
 
 
-def credentials_text(user_jwt: str, user: Key) -> str:
+def credentials_text(user_jwt: str, user: KeyPair) -> str:
     """Return the contents of a `.creds` file."""
     return (
         f"-----BEGIN NATS USER JWT-----\n{user_jwt}\n------END NATS USER JWT------\n\n"

@@ -42,7 +42,7 @@ class IdentityError(Exception):
 
 
 @dataclass(frozen=True)
-class Given:
+class ProvidedCertificate:
     """Files of the user, instead of those that `up` creates."""
 
     certificate: Path | None = None
@@ -50,13 +50,13 @@ class Given:
     ca: Path | None = None
 
 
-MADE_HERE = Given()
+MADE_HERE = ProvidedCertificate()
 _SERVER = (ExtendedKeyUsageOID.SERVER_AUTH,)
 _SERVER_AND_CLIENT = (*_SERVER, ExtendedKeyUsageOID.CLIENT_AUTH)
 
 
 @dataclass(frozen=True)
-class Certificate:
+class ServerCertificate:
     """A server's certificate, its key, and its CA."""
 
     certificate: Path
@@ -65,7 +65,7 @@ class Certificate:
 
 
 @dataclass(frozen=True)
-class Identity:
+class GatewayIdentity:
     """The gateway's certificates and keys, and an administrator's credentials."""
 
     certificate: Path
@@ -98,7 +98,9 @@ class Identity:
         )
 
 
-def prepared(folder: Path, names: Sequence[str], given: Given = MADE_HERE, now: datetime | None = None) -> Identity:
+def prepared(
+    folder: Path, names: Sequence[str], given: ProvidedCertificate = MADE_HERE, now: datetime | None = None
+) -> GatewayIdentity:
     """Return the identity of a data folder, made where it is missing. `names`: host names and addresses of the gateway. Raises
     IdentityError."""
     now = now or datetime.now(UTC)
@@ -116,24 +118,24 @@ def prepared(folder: Path, names: Sequence[str], given: Given = MADE_HERE, now: 
         if (given.certificate is None) != (given.key is None):
             raise IdentityError("a certificate and its key are given together")
         if given.certificate is not None and given.key is not None:
-            return Identity(given.certificate, given.key, ca, tokens, token, account_keys)
+            return GatewayIdentity(given.certificate, given.key, ca, tokens, token, account_keys)
         if given.ca is not None:
             raise IdentityError("a CA's certificate is given with the server's certificate and key: its own key is not here")
         certificate, key = pki / "server.crt", pki / "server.key"
         if not _serves(certificate, key, ca, names, now):
             _make_server(certificate, key, ca, ca_key, names, now)
-        return Identity(certificate, key, ca, tokens, token, account_keys)
+        return GatewayIdentity(certificate, key, ca, tokens, token, account_keys)
     except (OSError, ValueError) as error:
         cure = "move that folder away to create new ones"
         raise IdentityError(f"the certificates in {pki} cannot be used: {error}; {cure}") from error
 
 
-def nats_certificate(folder: Path, names: Sequence[str], now: datetime | None = None) -> Certificate:
+def nats_certificate(folder: Path, names: Sequence[str], now: datetime | None = None) -> ServerCertificate:
     """Return the certificate of the NATS servers of a data folder, for clients and for one another; it and its CA are
     made where they are missing. Raises IdentityError."""
     now = now or datetime.now(UTC)
     pki = folder / PKI_FOLDER
-    made = Certificate(pki / "nats-server.crt", pki / "nats-server.key", pki / "ca.crt")
+    made = ServerCertificate(pki / "nats-server.crt", pki / "nats-server.key", pki / "ca.crt")
     try:
         pki.mkdir(mode=0o700, parents=True, exist_ok=True)
         ca_key = pki / "ca.key"

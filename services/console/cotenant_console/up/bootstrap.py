@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 from cotenant.kinds.registry import REGISTRY
-from cotenant_console.api.client import ApiError, Client, Document, text_at
+from cotenant_console.api.client import Client, Document, StatusError, text_at
 from cotenant_console.manifests.documents import parse_manifests
 from cotenant_console.manifests.three_way import annotated
 
@@ -26,7 +26,7 @@ def create_if_absent(client: Client, document: Document) -> bool:
     assert kind is not None, document
     try:
         client.create(kind.path(text_at(document, "metadata", "namespace")), annotated(document))
-    except ApiError as error:
+    except StatusError as error:
         if error.code != 409:
             raise
         return False

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Mapping
 
 from cotenant.log.nats.access import Access
-from cotenant.log.nats.declaring import Wanted, log_changes
+from cotenant.log.nats.declaring import StreamSettings, log_changes
 from cotenant.log.nats.jetstream import API_ERRORS, BusError
 from cotenant.log.nats.log import NatsLog, connect
 
@@ -25,7 +25,7 @@ LOOK_SECONDS = 2.0
 class DeclaredStreams:
     """Use `declare`, then `maintain` until it is cancelled, then `close`."""
 
-    def __init__(self, url: str, access: Access, wanted: Mapping[str, Wanted]) -> None:
+    def __init__(self, url: str, access: Access, wanted: Mapping[str, StreamSettings]) -> None:
         self._url = url
         self._access = access
         self._wanted = wanted

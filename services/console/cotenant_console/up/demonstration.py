@@ -16,7 +16,7 @@ from pathlib import Path
 
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
-from cotenant_console.api.client import ApiError, Client, Document, UnreachableError, list_at, text_at
+from cotenant_console.api.client import Client, Document, StatusError, UnreachableError, list_at, text_at
 from cotenant_console.api.credentials import Server
 from cotenant_console.demo.interpreter import choose_interpreter
 from cotenant_console.demo.jobs import Jobs
@@ -38,7 +38,7 @@ USAGE_THRESHOLDS = "scheduling.koordinator.sh/usage-thresholds"
 
 
 @dataclass(frozen=True)
-class NodeShape:
+class DayCurve:
     """How long a compressed day is and how high its noon."""
 
     day_seconds: float = 120.0
@@ -57,7 +57,7 @@ class Readings:
 class Demonstration:
     """Runs the demonstration on a stack. Its methods block; call them from a thread."""
 
-    def __init__(self, gateway: Server, folder: Path, node: str, shape: NodeShape) -> None:
+    def __init__(self, gateway: Server, folder: Path, node: str, shape: DayCurve) -> None:
         self._node = node
         self.interpreter = choose_interpreter(SERVICE_SCRIPT)
         self.service_port = free_port()
@@ -144,7 +144,7 @@ class Demonstration:
     def _delete(self, name: str) -> None:
         try:
             self._client.delete(PODS.path(NAMESPACE, name), {"gracePeriodSeconds": 1})
-        except ApiError as error:
+        except StatusError as error:
             if error.code != 404:
                 raise
 

@@ -43,7 +43,7 @@ NEWS = (
 
 
 @dataclass(frozen=True)
-class Line:
+class JournalLine:
     """One event in words."""
 
     at: datetime
@@ -56,7 +56,7 @@ class Journal:
     """What happened since `began`."""
 
     began: datetime
-    lines: deque[Line] = field(default_factory=lambda: deque(maxlen=LINES_KEPT))
+    lines: deque[JournalLine] = field(default_factory=lambda: deque(maxlen=LINES_KEPT))
     suppressions: int = 0
     suppression_now: str = ""
     placed: int = 0
@@ -90,7 +90,7 @@ class Journal:
     def note(self, at: datetime, words: str, ref: str = "-") -> None:
         """Add a line, unless it repeats the last one."""
         if not (self.lines and self.lines[-1].words == words):
-            self.lines.append(Line(at, ref, words))
+            self.lines.append(JournalLine(at, ref, words))
 
 
 def shrinks(execution: Execution) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cotenant.log.contract import MAX_BATCH
-from cotenant_console.pki.identity import Certificate
+from cotenant_console.pki.identity import ServerCertificate
 from cotenant_console.up.supervisor import ProcessSpec
 
 LOOPBACK = "127.0.0.1"
@@ -78,7 +78,7 @@ class ReplicasDifferError(Exception):
 
 
 @dataclass(frozen=True)
-class Member:
+class ServerMember:
     """One server of a cluster, or the only one."""
 
     name: str
@@ -93,7 +93,7 @@ class Member:
     """The port that servers advertise to one another; 0: `cluster_port`. Where it is given, clients learn of no other."""
 
 
-def members(ports: Sequence[int], promised: Collection[int] | None = None) -> tuple[Member, ...]:
+def members(ports: Sequence[int], promised: Collection[int] | None = None) -> tuple[ServerMember, ...]:
     """One server, or a cluster whose servers reach one another directly, on free ports of their own. With `promised`, the ports
     of others, each has a monitoring port too."""
     taken = [*ports, *(promised or ())]
@@ -104,10 +104,10 @@ def members(ports: Sequence[int], promised: Collection[int] | None = None) -> tu
 
     monitors = [own_port() if promised is not None else 0 for _ in ports]
     if len(ports) == 1:
-        return (Member("nats-server", ports[0], monitor_port=monitors[0]),)
+        return (ServerMember("nats-server", ports[0], monitor_port=monitors[0]),)
     inner = [own_port() for _ in ports]
     return tuple(
-        Member(f"nats-server-{i}", port, own, tuple(other for other in inner if other != own), monitor)
+        ServerMember(f"nats-server-{i}", port, own, tuple(other for other in inner if other != own), monitor)
         for i, (port, own, monitor) in enumerate(zip(ports, inner, monitors, strict=True), start=1)
     )
 
@@ -135,7 +135,7 @@ class Secured:
 
     accounts: Path
     """Who may use them (`nats_access.keys`)."""
-    certificate: Certificate | None = None
+    certificate: ServerCertificate | None = None
     """Without one they speak without TLS."""
 
 
@@ -152,7 +152,7 @@ def file_store_bytes(folder: Path, servers: int = 1) -> int:
     return max(MIN_FILE_STORE_BYTES, min(MAX_FILE_STORE_BYTES, room // 4))
 
 
-def configuration(member: Member, store: Path, store_bytes: int, secured: Secured | None = None) -> str:
+def configuration(member: ServerMember, store: Path, store_bytes: int, secured: Secured | None = None) -> str:
     """The text of a server's configuration. A server without a monitoring port cannot be asked for its health; one that is not
     `secured` accepts every client."""
     monitor = f'http: "{LOOPBACK}:{member.monitor_port}"\n' if member.monitor_port else ""
@@ -195,7 +195,7 @@ def tls_block(secured: Secured | None, more: str) -> str:
     return f"tls {{ {files}{more} }}\n"
 
 
-def cluster_block(member: Member, secured: Secured | None = None) -> str:
+def cluster_block(member: ServerMember, secured: Secured | None = None) -> str:
     """The cluster part of a server's configuration; empty for a single one."""
     if not member.cluster_port:
         return ""
@@ -222,7 +222,7 @@ def store_folder(folder: Path, name: str = BINARY) -> Path:
 
 
 def nats_processes(
-    folder: Path, servers: Sequence[Member], secured: Secured | None = None
+    folder: Path, servers: Sequence[ServerMember], secured: Secured | None = None
 ) -> tuple[list[ProcessSpec], int]:
     """Write the configurations below the data folder; return the processes to run, and the bytes that the streams of each may
     take. Raises DiskTooSmallError."""
@@ -244,7 +244,7 @@ class OlderStreamsError(Exception):
     """The data folder holds streams from before servers had accounts, which cannot be converted."""
 
 
-def take_over_streams(folder: Path, servers: Sequence[Member], account: str) -> None:
+def take_over_streams(folder: Path, servers: Sequence[ServerMember], account: str) -> None:
     """Move the streams of a server without accounts to an account: their files are then under the account's name. If the
     account has streams already nothing is done. Raises OlderStreamsError for three servers, whose own log names accounts."""
     for server in servers:

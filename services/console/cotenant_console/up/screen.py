@@ -1,6 +1,6 @@
 """The terminal of `cotenant up`: a live screen where there is one, plain lines where there is none.
 
-In: a `View` a second. Out: on a terminal one screen, redrawn; else a status line every five seconds and every event
+In: a `DisplayState` a second. Out: on a terminal one screen, redrawn; else a status line every five seconds and every event
 as it comes.
 """
 
@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.text import Text
 
-from cotenant_console.up.view import View, address_lines, event_lines, plain_line, status_lines
+from cotenant_console.up.view import DisplayState, address_lines, event_lines, plain_line, status_lines
 
 PLAIN_EVERY_SECONDS = 5.0
 
@@ -53,7 +53,7 @@ class Screen:
         else:
             print(text, flush=True)
 
-    def show(self, view: View) -> None:
+    def show(self, view: DisplayState) -> None:
         """Show the view of one moment."""
         if self._live is None:
             self._show_plain(view)
@@ -66,7 +66,7 @@ class Screen:
         ]
         self._live.update(Group(*parts), refresh=True)
 
-    def _show_plain(self, view: View) -> None:
+    def _show_plain(self, view: DisplayState) -> None:
         shown = event_lines(view, len(view.lines))
         fresh = shown[shown.index(self._last_line) + 1 :] if self._last_line in shown else shown
         for line in fresh:

@@ -35,7 +35,7 @@ def module_of(service: str) -> str:
 
 
 @dataclass(frozen=True)
-class Run:
+class UpRun:
     """The addresses and folders of one `cotenant up`."""
 
     folder: Path
@@ -54,7 +54,7 @@ class Run:
     """Pods may run as root."""
 
 
-def service_process(run: Run, name: str, status_port: int) -> ProcessSpec:
+def service_process(run: UpRun, name: str, status_port: int) -> ProcessSpec:
     """The process of one service."""
     service = "node-executor" if name == SIMULATED else name
     argv = (
@@ -77,12 +77,12 @@ def service_process(run: Run, name: str, status_port: int) -> ProcessSpec:
     return ProcessSpec(name, argv, environment(), stop_seconds)
 
 
-def user_of(run: Run, name: str) -> str:
+def user_of(run: UpRun, name: str) -> str:
     """The NATS user of a service."""
     return {"node-executor": f"{NODE}-{encode_token(run.node)}", SIMULATED: SIMULATED_NODES}.get(name, name)
 
 
-def _own_flags(run: Run, name: str) -> tuple[str, ...]:
+def _own_flags(run: UpRun, name: str) -> tuple[str, ...]:
     root_pods = ("--allow-root-pods",) if run.root_pods else ()
     if name == "gateway":
         store = store_folder(run.folder, "nats-server" if run.servers == 1 else "nats-server-1")

@@ -20,14 +20,14 @@ from pathlib import Path
 from cotenant.api.kinds import Kind
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
-from cotenant_console.api.client import ApiError, Client, Document, Json, UnreachableError, list_at
+from cotenant_console.api.client import Client, Document, Json, StatusError, UnreachableError, list_at
 from cotenant_console.demo.interpreter import choose_interpreter
 from cotenant_console.demo.objects import SERVICE_SCRIPT
 from cotenant_console.nats_access.keys import NatsKeysError
 from cotenant_console.nats_access.roles import READER
-from cotenant_console.pki.identity import MADE_HERE, Given, IdentityError
+from cotenant_console.pki.identity import MADE_HERE, IdentityError, ProvidedCertificate
 from cotenant_console.up.claims import Claims, NothingLeftError, host_node_name
-from cotenant_console.up.demonstration import Demonstration, NodeShape, Readings
+from cotenant_console.up.demonstration import DayCurve, Demonstration, Readings
 from cotenant_console.up.figures import CpuReading, NodeFigures, cpu_percent, cpu_reading, node_figures, phase_counts
 from cotenant_console.up.folder_lock import FolderLock
 from cotenant_console.up.journal import Journal
@@ -35,7 +35,7 @@ from cotenant_console.up.nats_server import DiskTooSmallError, ReplicasDifferErr
 from cotenant_console.up.reading import keep_journal
 from cotenant_console.up.screen import Screen
 from cotenant_console.up.stack import NotReadyError, Stack, StackPlan
-from cotenant_console.up.view import View, Work, summary_lines
+from cotenant_console.up.view import DemoJobs, DisplayState, summary_lines
 
 REFRESH_SECONDS = 1.0
 UNSEEN_SECONDS = 5.0
@@ -51,7 +51,7 @@ FAILURES = (
     DiskTooSmallError,
     IdentityError,
     NatsKeysError,
-    ApiError,
+    StatusError,
     UnreachableError,
     ExceptionGroup,
 )
@@ -60,7 +60,7 @@ NO_READINGS = Readings({}, {}, None)
 
 
 @dataclass(frozen=True)
-class Options:
+class UpOptions:
     """The user's options of `up`."""
 
     folder: Path
@@ -71,7 +71,7 @@ class Options:
     nats_port: int = 0
     replicas: int = 0
     """Of the log; 0: as the data folder was created, else one."""
-    given: Given = MADE_HERE
+    given: ProvidedCertificate = MADE_HERE
     """Certificates of the user."""
     root_pods: bool = False
     """Pods may run as root."""
@@ -80,7 +80,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class ClusterState:
     """The gateway's documents."""
 
     nodes: list[NodeFigures]
@@ -90,11 +90,11 @@ class Cluster:
 class Session:
     """Runs until its time is over or it is stopped."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: UpOptions) -> None:
         self.options = options
         self.stopping = asyncio.Event()
         self._journal = Journal(began=datetime.now(UTC))
-        self._cluster = Cluster([], {})
+        self._cluster = ClusterState([], {})
         self._readings = NO_READINGS
         self._not_ready: list[str] = []
         self._warning = ""
@@ -136,7 +136,7 @@ class Session:
 
     def _demonstration(self, stack: Stack) -> Demonstration:
         seconds = self.options.for_seconds
-        shape = NodeShape() if seconds is None else NodeShape(day_seconds=max(30.0, min(120.0, seconds * 0.8)))
+        shape = DayCurve() if seconds is None else DayCurve(day_seconds=max(30.0, min(120.0, seconds * 0.8)))
         demonstration = Demonstration(stack.endpoint.server, self.options.folder, stack.plan.node, shape)
         demonstration.declare()
         if demonstration.interpreter.note:
@@ -197,7 +197,7 @@ class Session:
             if demonstration is not None and step % JOBS_EVERY == 0:
                 demonstration.step()
             self._cluster = look_at(client)
-        except (UnreachableError, ApiError) as error:
+        except (UnreachableError, StatusError) as error:
             self._not_ready = sorted({*self._not_ready, "gateway"})
             self._journal.note(datetime.now(UTC), str(error))
 
@@ -209,9 +209,9 @@ class Session:
             self._journal.note(datetime.now(UTC), "there is room on LOG and its disk again")
         self._warning = warning
 
-    def _view(self, stack: Stack, demonstration: Demonstration | None, elapsed: float) -> View:
+    def _view(self, stack: Stack, demonstration: Demonstration | None, elapsed: float) -> DisplayState:
         jobs = None if demonstration is None else demonstration.jobs
-        return View(
+        return DisplayState(
             endpoint=stack.endpoint,
             folder=self.options.folder,
             node=stack.plan.node,
@@ -232,7 +232,7 @@ class Session:
             service=self._readings.service,
             load=self._readings.load,
             service_cpu_milli=self._readings.service_cpu_milli,
-            work=Work() if jobs is None else Work(jobs.submitted, jobs.done, jobs.failed, jobs.cpu_seconds_done),
+            work=DemoJobs() if jobs is None else DemoJobs(jobs.submitted, jobs.done, jobs.failed, jobs.cpu_seconds_done),
             demo=demonstration is not None,
             notes=self._notes,
         )
@@ -245,7 +245,7 @@ class Session:
         await stack.stop()
 
 
-def planned(options: Options, claims: Claims) -> StackPlan:
+def planned(options: UpOptions, claims: Claims) -> StackPlan:
     """What to start: the node's name and the ports that this stack holds from now on. Raises NotReadyError."""
     try:
         preferred = options.nats_port or NATS_PORT
@@ -265,10 +265,10 @@ def planned(options: Options, claims: Claims) -> StackPlan:
         raise NotReadyError(str(error)) from error
 
 
-def look_at(client: Client) -> Cluster:
+def look_at(client: Client) -> ClusterState:
     """Nodes and pods as the gateway shows them."""
     nodes, pods = (_items(client, kind) for kind in (NODES, PODS))
-    return Cluster(node_figures(nodes, pods), phase_counts(pods))
+    return ClusterState(node_figures(nodes, pods), phase_counts(pods))
 
 
 def _items(client: Client, kind: Kind) -> list[Json]:

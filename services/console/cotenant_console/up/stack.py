@@ -20,20 +20,27 @@ from cotenant.log.nats.access import Access
 from cotenant.log.nats.declaring import wanted_of
 from cotenant.log.nats.jetstream import API_ERRORS, BusError
 from cotenant.log.nats.streams import StreamSizes
-from cotenant_console.api.client import ApiError, Client
+from cotenant_console.api.client import Client, StatusError
 from cotenant_console.api.credentials import KUBECONFIG_FILE, Credentials
 from cotenant_console.api.endpoint import ENDPOINT_FILE, Endpoint, write_endpoint
 from cotenant_console.nats_access.finding import access_of, keys_folder
 from cotenant_console.nats_access.keys import prepared_keys
 from cotenant_console.nats_access.roles import ADMINISTRATOR
-from cotenant_console.pki.identity import GATEWAY_NAMES, MADE_HERE, Given, Identity, nats_certificate, prepared
+from cotenant_console.pki.identity import (
+    GATEWAY_NAMES,
+    MADE_HERE,
+    GatewayIdentity,
+    ProvidedCertificate,
+    nats_certificate,
+    prepared,
+)
 from cotenant_console.up.bootstrap import base_objects
 from cotenant_console.up.declared_streams import DeclaredStreams
 from cotenant_console.up.nats_server import (
     LOOPBACK,
-    Member,
     OlderStreamsError,
     Secured,
+    ServerMember,
     answers,
     free_port,
     members,
@@ -43,7 +50,7 @@ from cotenant_console.up.nats_server import (
     take_over_streams,
 )
 from cotenant_console.up.server_watch import ServerFault, keep_storing, verdict
-from cotenant_console.up.services import DECIDING, SERVICES, SIMULATED, Run, service_process
+from cotenant_console.up.services import DECIDING, SERVICES, SIMULATED, UpRun, service_process
 from cotenant_console.up.supervisor import Supervisor
 
 READY_SECONDS = 120.0
@@ -67,7 +74,7 @@ class StackPlan:
     api_port: int
     nats_ports: tuple[int, ...]
     """Of one nats-server, or of the three of a cluster."""
-    given: Given = MADE_HERE
+    given: ProvidedCertificate = MADE_HERE
     """Certificates of the user."""
     root_pods: bool = False
     """Pods may run as root."""
@@ -87,7 +94,7 @@ class Stack:
         self.kubeconfig = plan.folder / KUBECONFIG_FILE
         self.supervisor = Supervisor(plan.folder / "logs")
         self.status_ports: dict[str, int] = {}
-        self._servers: tuple[Member, ...] = ()
+        self._servers: tuple[ServerMember, ...] = ()
         self._watching: list[asyncio.Task[None]] = []
         self._streams: DeclaredStreams | None = None
 
@@ -115,7 +122,7 @@ class Stack:
             look, restart = partial(self._look_at_server, server), partial(self._restart_server, server)
             self._watching.append(asyncio.create_task(keep_storing(look, restart)))
         self._servers = servers
-        run = Run(
+        run = UpRun(
             self.plan.folder,
             self.endpoint.nats_url,
             self.plan.node,
@@ -177,7 +184,7 @@ class Stack:
         """The NATS credentials of one of the cell's users."""
         return access_of(self.plan.folder, user, self.endpoint.nats_url)
 
-    def _identify(self) -> Identity:
+    def _identify(self) -> GatewayIdentity:
         """Make, or find, certificates and the administrator's token, and write the kubeconfig."""
         self.plan.folder.mkdir(parents=True, exist_ok=True)
         identity = prepared(self.plan.folder, GATEWAY_NAMES, self.plan.given)
@@ -188,10 +195,10 @@ class Stack:
     def _is_ready(self, name: str) -> bool:
         return readiness(self.status_ports[name], self.endpoint.credentials if name == "gateway" else None)[0]
 
-    def _look_at_server(self, server: Member) -> ServerFault:
+    def _look_at_server(self, server: ServerMember) -> ServerFault:
         return verdict(LOOPBACK, server.monitor_port, store_folder(self.plan.folder, server.name))
 
-    async def _restart_server(self, server: Member, found: ServerFault) -> None:
+    async def _restart_server(self, server: ServerMember, found: ServerFault) -> None:
         self._progress(f"{server.name}: {found}")
         await self.supervisor.restart(server.name)
 
@@ -199,7 +206,7 @@ class Stack:
         with Client(self.endpoint.server) as client:
             try:
                 base_objects(client)
-            except ApiError as error:
+            except StatusError as error:
                 if error.code != HTTPStatus.INSUFFICIENT_STORAGE:
                     raise
                 # A full log is no reason to stay down: existing objects can be read, and deleted.

@@ -1,6 +1,6 @@
 """The screen of `cotenant up` as lines of text, and the summary at its end.
 
-In: a `View`, the state at one moment. Out: lines; this module reads neither a clock nor a terminal.
+In: a `DisplayState`, the state at one moment. Out: lines; this module reads neither a clock nor a terminal.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from pathlib import Path
 from cotenant_console.api.client import Document
 from cotenant_console.api.endpoint import Endpoint
 from cotenant_console.up.figures import NodeFigures, number_at
-from cotenant_console.up.journal import Line
+from cotenant_console.up.journal import JournalLine
 
 EVENTS_SHOWN = 10
 BAR_CELLS = 20
 
 
 @dataclass(frozen=True)
-class Work:
+class DemoJobs:
     """The batch jobs of the demonstration."""
 
     submitted: int = 0
@@ -29,7 +29,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class View:
+class DisplayState:
     """The displayed state at one moment. Seconds since the start; `until` None means until Ctrl-C."""
 
     endpoint: Endpoint
@@ -48,11 +48,11 @@ class View:
     suppression_now: str = ""
     suppressions: int = 0
     placed: int = 0
-    lines: Sequence[Line] = ()
+    lines: Sequence[JournalLine] = ()
     service: Document = field(default_factory=dict)
     load: Document = field(default_factory=dict)
     service_cpu_milli: float | None = None
-    work: Work = Work()
+    work: DemoJobs = DemoJobs()
     demo: bool = False
     notes: Sequence[str] = ()
 
@@ -84,7 +84,7 @@ def node_line(node: NodeFigures) -> str:
     )
 
 
-def service_line(view: View) -> str:
+def service_line(view: DisplayState) -> str:
     """The demonstration's service in words."""
     rate = number_at(view.load, "rate")
     if rate is None and not view.service:
@@ -97,7 +97,7 @@ def service_line(view: View) -> str:
     )
 
 
-def status_lines(view: View) -> list[str]:
+def status_lines(view: DisplayState) -> list[str]:
     """The state, one line a subject."""
     left = "" if view.until is None else f" of {clock(view.until)}"
     lines = [f"running {clock(view.elapsed)}{left}   data {view.folder}", ""]
@@ -119,12 +119,12 @@ def status_lines(view: View) -> list[str]:
     return lines
 
 
-def event_lines(view: View, shown: int = EVENTS_SHOWN) -> list[str]:
+def event_lines(view: DisplayState, shown: int = EVENTS_SHOWN) -> list[str]:
     """The last events in words, newest last."""
     return [f"{line.at:%H:%M:%S} {line.ref:<14} {line.words}" for line in list(view.lines)[-shown:]]
 
 
-def address_lines(view: View) -> list[str]:
+def address_lines(view: DisplayState) -> list[str]:
     """Addresses, and two commands to try."""
     return [
         f"API  {view.endpoint.api_url}     NATS {view.endpoint.nats_url}",
@@ -132,7 +132,7 @@ def address_lines(view: View) -> list[str]:
     ]
 
 
-def plain_line(view: View) -> str:
+def plain_line(view: DisplayState) -> str:
     """The changing figures in one line, for output that is no terminal."""
     real = next((node for node in view.nodes if not node.simulated), None)
     batch = "" if real is None else f" batch-cpu {real.batch_cpu_used_milli}m/{real.batch_cpu_milli}m"
@@ -148,7 +148,7 @@ def plain_line(view: View) -> str:
     return f"[{clock(view.elapsed)}] cpu {view.cpu_percent:.0f} %{batch}{demo} pods {pods or 'none'}{full}"
 
 
-def summary_lines(view: View) -> list[str]:
+def summary_lines(view: DisplayState) -> list[str]:
     """The summary of the run."""
     lines = [f"ran {clock(view.elapsed)}, {view.placed} pods placed, {view.suppressions} suppressions"]
     if view.demo:

@@ -71,7 +71,7 @@ class PluginConfig(Document, frozen=True, kw_only=True):
     args: msgspec.Raw = _NO_ARGS
 
 
-class Profile(Document, frozen=True, kw_only=True):
+class DeschedulerProfile(Document, frozen=True, kw_only=True):
     """One profile."""
 
     name: str = ""
@@ -117,7 +117,7 @@ class DeschedulerConfiguration(Document, frozen=True, kw_only=True):
     max_no_of_pods_to_evict_total: Int32 | None = None
     feature_gates: dict[str, bool] = {}
     """As `--feature-gates` of koord-descheduler."""
-    profiles: tuple[Profile, ...] = ()
+    profiles: tuple[DeschedulerProfile, ...] = ()
     node_lifecycle: NodeLifecycleConfiguration = NodeLifecycleConfiguration()
     workload_back_off: BackOffConfiguration = BackOffConfiguration()
 

@@ -21,7 +21,7 @@ from cotenant_descheduler_arbiter.config.configuration import (
     LowNodeLoadArgs,
     PoolArgs,
 )
-from cotenant_descheduler_arbiter.config.policy import AnomalyCondition, LowNodeLoad, Pool
+from cotenant_descheduler_arbiter.config.policy import AnomalyCondition, LowNodeLoad, NodePool
 
 DEFAULT_POOL = "__default_node_pool__"
 MAX_PERCENT = 1_000_000
@@ -55,7 +55,7 @@ def _anomaly(field: str, args: AnomalyConditionArgs, interval: timedelta, cache:
     return condition
 
 
-def _pool(args: PoolArgs, top: PoolArgs, name: str, interval: timedelta, cache: timedelta) -> Pool:
+def _pool(args: PoolArgs, top: PoolArgs, name: str, interval: timedelta, cache: timedelta) -> NodePool:
     field = f"nodePools[{name}]"
 
     def given(own: dict[str, float] | None, inherited: dict[str, float] | None) -> dict[str, float]:
@@ -72,7 +72,7 @@ def _pool(args: PoolArgs, top: PoolArgs, name: str, interval: timedelta, cache: 
         check(percent <= limit, f"{field}.prodHighThresholds[{resource}]", f"{percent} is above highThresholds {limit}")
     deviation = args.use_deviation_thresholds if args.use_deviation_thresholds is not None else top.use_deviation_thresholds
     weights = args.resource_weights if args.resource_weights is not None else top.resource_weights
-    return Pool(
+    return NodePool(
         name=name,
         node_selector=checked_selector(f"{field}.nodeSelector", args.node_selector),
         use_deviation_thresholds=bool(deviation),

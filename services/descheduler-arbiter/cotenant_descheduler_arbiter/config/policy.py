@@ -36,7 +36,7 @@ class AnomalyCondition(msgspec.Struct, frozen=True):
         return self.consecutive_abnormalities == 1
 
 
-class Pool(msgspec.Struct, frozen=True):
+class NodePool(msgspec.Struct, frozen=True):
     """Resolved arguments of one pool. Thresholds are percentages."""
 
     name: str
@@ -60,7 +60,7 @@ class Pool(msgspec.Struct, frozen=True):
 class LowNodeLoad(msgspec.Struct, frozen=True):
     """Arguments of all pools."""
 
-    pools: tuple[Pool, ...] = ()
+    pools: tuple[NodePool, ...] = ()
     number_of_nodes: int = 0
     node_fit: bool = True
     detector_cache_timeout: timedelta = timedelta(minutes=5)
@@ -150,7 +150,7 @@ class ProfilePlan(msgspec.Struct, frozen=True):
         return bool(self.deschedule or self.balance)
 
 
-class Policy(msgspec.Struct, frozen=True):
+class DeschedulerPolicy(msgspec.Struct, frozen=True):
     """All parameters of the core's decisions."""
 
     interval: timedelta

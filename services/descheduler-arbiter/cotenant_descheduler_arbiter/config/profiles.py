@@ -20,7 +20,7 @@ import msgspec
 
 from cotenant.api.objects.metadata import LabelSelector
 from cotenant_descheduler_arbiter.config.checks import PolicyError, check, checked_selector
-from cotenant_descheduler_arbiter.config.configuration import Args, DeschedulerConfiguration, PluginSet, Profile
+from cotenant_descheduler_arbiter.config.configuration import Args, DeschedulerConfiguration, DeschedulerProfile, PluginSet
 from cotenant_descheduler_arbiter.config.plugin_points import BALANCE, DESCHEDULE, POINTS, decode_args
 from cotenant_descheduler_arbiter.config.policy import LOW_NODE_LOAD, MIGRATION_CONTROLLER, PluginRun, ProfilePlan
 from cotenant_descheduler_arbiter.config.selector_text import both
@@ -54,7 +54,7 @@ def enabled_at(point: str, given: PluginSet) -> list[str]:
     return names
 
 
-def _plan(document: DeschedulerConfiguration, profile: Profile, name: str) -> ProfilePlan:
+def _plan(document: DeschedulerConfiguration, profile: DeschedulerProfile, name: str) -> ProfilePlan:
     names = {point: enabled_at(point, getattr(profile.plugins, point)) for point in _KNOWN}
     for point in ("evict", "filter"):
         check(bool(names[point]), f"profiles[{name}].plugins.{point}", f"{MIGRATION_CONTROLLER} has to be enabled here")
@@ -72,12 +72,12 @@ def _plan(document: DeschedulerConfiguration, profile: Profile, name: str) -> Pr
     )
 
 
-def _selector(name: str, document: DeschedulerConfiguration, profile: Profile) -> LabelSelector | None:
+def _selector(name: str, document: DeschedulerConfiguration, profile: DeschedulerProfile) -> LabelSelector | None:
     everywhere = checked_selector("nodeSelector", document.node_selector)
     return both(everywhere, checked_selector(f"profiles[{name}].nodeSelector", profile.node_selector))
 
 
-def _runs(profile: Profile, names: Sequence[str]) -> tuple[PluginRun, ...]:
+def _runs(profile: DeschedulerProfile, names: Sequence[str]) -> tuple[PluginRun, ...]:
     given = {config.name: config.args for config in profile.plugin_config}
     runs = []
     for name in names:

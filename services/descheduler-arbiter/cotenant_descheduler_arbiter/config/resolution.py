@@ -42,9 +42,9 @@ from cotenant_descheduler_arbiter.config.policy import (
     MODES,
     Budgets,
     CycleLimits,
+    DeschedulerPolicy,
     EvictableRules,
     JobDefaults,
-    Policy,
     RateLimit,
 )
 from cotenant_descheduler_arbiter.config.profiles import args_once, plans
@@ -76,7 +76,7 @@ def _limiters(given: Mapping[str, ObjectLimiter] | None) -> dict[str, RateLimit]
     return limiters
 
 
-def resolve(document: DeschedulerConfiguration) -> Policy:
+def resolve(document: DeschedulerConfiguration) -> DeschedulerPolicy:
     """Return the policy. Raises PolicyError."""
     interval = duration("deschedulingInterval", document.descheduling_interval)
     check(interval > timedelta(0), "deschedulingInterval", "must be above 0")
@@ -115,7 +115,7 @@ def resolve(document: DeschedulerConfiguration) -> Policy:
         fit_selector = parse_selector(jobs.node_selector)
     except ValueError as error:
         raise PolicyError(f"MigrationController.nodeSelector: {error}") from error
-    return Policy(
+    return DeschedulerPolicy(
         interval=interval,
         dry_run=document.dry_run or jobs.dry_run,
         node_selector=loading.node_selector if loading is not None else everywhere,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from cotenant.api.objects.pod import Pod
 from cotenant.api.objects.selectors import any_node_term_holds
 from cotenant.domain.tolerations import untolerated
-from cotenant.model.names import PODS
+from cotenant.model.names import RESOURCE_PODS
 from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
 
 
@@ -49,7 +49,7 @@ def misfit(facts: PodFacts, node: NodeFacts) -> str | None:
         free = node.allocatable.get(name, 0) - node.requested.get(name, 0)
         if wanted > 0 and wanted > free:
             return f"requests {wanted} of {name}, {max(free, 0)} free"
-    slots = node.allocatable.get(PODS)
+    slots = node.allocatable.get(RESOURCE_PODS)
     if slots is not None and node.pod_count >= slots:
         return f"all {slots} pod slots are taken"
     return None

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from cotenant.model.names import PODS
+from cotenant.model.names import RESOURCE_PODS
 from cotenant_descheduler_arbiter.eviction.fit import misfit
 from cotenant_descheduler_arbiter.low_node_load.classify import LoadClass, NodeLoad, is_over, is_under
 from cotenant_descheduler_arbiter.low_node_load.reason import over_utilized_reason
@@ -160,7 +160,7 @@ class Balance:
         self, pod: MeasuredPod, source: str, targets: Sequence[str], available: dict[str, int], *, prod: bool
     ) -> None:
         load = self.loads[source]
-        taken = {**(pod.usage or {}), PODS: 1}
+        taken = {**(pod.usage or {}), RESOURCE_PODS: 1}
         before = dict(self._usage(source, prod=prod))
         after = _minus(before, taken)
         low = load.prod_band.low if prod else load.band.low

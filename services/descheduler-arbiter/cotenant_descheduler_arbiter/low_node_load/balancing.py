@@ -20,9 +20,9 @@ from cotenant.domain.selectors import selects
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import NodeLoadJudged, RetainedPod
 from cotenant.events.placements import Figure
-from cotenant.model.names import PODS
+from cotenant.model.names import RESOURCE_PODS
 from cotenant.model.subjects import descheduling_subject, migration_subject
-from cotenant_descheduler_arbiter.config.policy import LOW_NODE_LOAD, LowNodeLoad, Policy
+from cotenant_descheduler_arbiter.config.policy import LOW_NODE_LOAD, DeschedulerPolicy, LowNodeLoad
 from cotenant_descheduler_arbiter.eviction.evictable import namespace_refusal
 from cotenant_descheduler_arbiter.low_node_load.balance import Move, RefusedMove
 from cotenant_descheduler_arbiter.low_node_load.classify import NodeLoad
@@ -42,7 +42,7 @@ from cotenant_descheduler_arbiter.state.node_views import cycle_nodes, node_fact
 MAX_KEPT = 10
 
 
-def judged_in_slot(fold: ClusterFold, policy: Policy, now: datetime) -> frozenset[str]:
+def judged_in_slot(fold: ClusterFold, policy: DeschedulerPolicy, now: datetime) -> frozenset[str]:
     """Return the nodes that were judged in the current cycle."""
     slot = slot_of(now, policy.interval)
     return frozenset(
@@ -62,7 +62,7 @@ def end_deleted_nodes(fold: ClusterFold) -> Iterator[Event]:
 class Balancing:
     """One cycle over one state."""
 
-    def __init__(self, fold: ClusterFold, policy: Policy, filters: JobFilters, now: datetime) -> None:
+    def __init__(self, fold: ClusterFold, policy: DeschedulerPolicy, filters: JobFilters, now: datetime) -> None:
         self.fold = fold
         self.policy = policy
         self.now = now
@@ -193,7 +193,7 @@ def _in_percent(load: NodeLoad) -> str:
 
 
 def _load_figures(load: NodeLoad) -> tuple[Figure, ...]:
-    named = [name for name in sorted(load.band.high) if name == PODS or load.allocatable.get(name)]
+    named = [name for name in sorted(load.band.high) if name == RESOURCE_PODS or load.allocatable.get(name)]
     figures = []
     for prefix, usage, band in (("", load.usage, load.band), ("prod.", load.prod_usage, load.prod_band)):
         for name in named:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from cotenant.model.names import CPU, MEMORY
-from cotenant_descheduler_arbiter.config.policy import LowNodeLoad, Policy
+from cotenant_descheduler_arbiter.config.policy import DeschedulerPolicy, LowNodeLoad
 from cotenant_descheduler_arbiter.low_node_load.balancing import judged_in_slot
 from cotenant_descheduler_arbiter.low_node_load.pool_cycle import normal_changes_streaks, streaks_of
 from cotenant_descheduler_arbiter.low_node_load.under_way import under_way
@@ -28,7 +28,7 @@ _SIMPLE = frozenset({CPU, MEMORY})
 class HotNodeCheck:
     """Mutable: caches which nodes are normal. `now` must not decrease between calls."""
 
-    def __init__(self, fold: ClusterFold, policy: Policy, args: LowNodeLoad) -> None:
+    def __init__(self, fold: ClusterFold, policy: DeschedulerPolicy, args: LowNodeLoad) -> None:
         self._fold = fold
         self._policy = policy
         self._args = args

@@ -23,7 +23,7 @@ from datetime import datetime
 import msgspec
 
 from cotenant.events.migrations import AnomalyStreak, DetectorState, NodeLoadJudged
-from cotenant_descheduler_arbiter.config.policy import AnomalyCondition, LowNodeLoad, Pool
+from cotenant_descheduler_arbiter.config.policy import AnomalyCondition, LowNodeLoad, NodePool
 from cotenant_descheduler_arbiter.low_node_load.anomaly import mark, reset
 from cotenant_descheduler_arbiter.low_node_load.balance import Balance, Move, RefusedMove, WhyNot
 from cotenant_descheduler_arbiter.low_node_load.classify import LoadClass, NodeLoad, classify, is_over
@@ -105,7 +105,7 @@ def run_cycle(
 
 def _run_pool(
     args: LowNodeLoad,
-    pool: Pool,
+    pool: NodePool,
     members: Sequence[MeasuredNode],
     streaks: Mapping[str, Streaks],
     judged_already: Collection[str],
@@ -147,7 +147,7 @@ def _run_pool(
             )
 
 
-def _published_class(pool: Pool, load_class: LoadClass) -> LoadClass:
+def _published_class(pool: NodePool, load_class: LoadClass) -> LoadClass:
     """Return the class to publish: without prod thresholds every node is low for prod."""
     if pool.prod_low_thresholds or pool.prod_high_thresholds:
         return load_class
@@ -156,7 +156,7 @@ def _published_class(pool: Pool, load_class: LoadClass) -> LoadClass:
 
 def _balance(
     args: LowNodeLoad,
-    pool: Pool,
+    pool: NodePool,
     members: Sequence[MeasuredNode],
     judged: JudgedPool,
     classes: Mapping[str, LoadClass],
@@ -181,7 +181,7 @@ def _has_destinations(args: LowNodeLoad, classes: Mapping[str, LoadClass]) -> bo
     return low > 0 and low > args.number_of_nodes and low < len(classes)
 
 
-def _hottest_first(pool: Pool, judged: JudgedPool, names: Sequence[str]) -> list[str]:
+def _hottest_first(pool: NodePool, judged: JudgedPool, names: Sequence[str]) -> list[str]:
     loads = [judged.loads[name] for name in names]
     return sort_nodes([(load.name, load.usage, load.allocatable) for load in loads], pool.weights)
 
@@ -191,7 +191,7 @@ def _abnormal(condition: AnomalyCondition | None, detector: AnomalyStreak) -> bo
 
 
 def _marked(
-    args: LowNodeLoad, pool: Pool, known: Streaks | None, load_class: LoadClass, now: datetime
+    args: LowNodeLoad, pool: NodePool, known: Streaks | None, load_class: LoadClass, now: datetime
 ) -> Streaks:
     """Return the streaks of a node after this cycle's observation."""
     before = known if known is not None else Streaks()
@@ -221,7 +221,7 @@ def normal_changes_streaks(args: LowNodeLoad, known: Streaks, now: datetime) -> 
 
 
 def _relieved(
-    pool: Pool, streaks: Streaks, balance: Balance, load: NodeLoad, prod: bool, now: datetime
+    pool: NodePool, streaks: Streaks, balance: Balance, load: NodeLoad, prod: bool, now: datetime
 ) -> Streaks:
     condition = pool.anomaly_condition
     if condition is None or condition.immediate:

@@ -17,7 +17,7 @@ import msgspec
 
 from cotenant.api.objects.metadata import LabelSelector
 from cotenant.domain.selectors import predicate
-from cotenant_descheduler_arbiter.config.policy import Pool
+from cotenant_descheduler_arbiter.config.policy import NodePool
 from cotenant_descheduler_arbiter.low_node_load.classify import NodeLoad
 from cotenant_descheduler_arbiter.low_node_load.thresholds import (
     Band,
@@ -46,7 +46,7 @@ def filter_nodes(
     return [name for name, labels in nodes if name not in processed and selected(labels)]
 
 
-def judge(pool: Pool, nodes: Sequence[MeasuredNode]) -> JudgedPool:
+def judge(pool: NodePool, nodes: Sequence[MeasuredNode]) -> JudgedPool:
     """Return every node's usage with its bands."""
     deviation = pool.use_deviation_thresholds
     resources = pool_resources(

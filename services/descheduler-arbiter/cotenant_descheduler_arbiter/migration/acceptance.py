@@ -15,7 +15,7 @@ from cotenant.events.migrations import Migration
 from cotenant.model.durations import DurationError, parse_duration
 from cotenant.model.names import ANNOTATION_EVICT_REASON, ANNOTATION_EVICT_TRIGGER
 from cotenant_descheduler_arbiter.config.delete_options import grace_period
-from cotenant_descheduler_arbiter.config.policy import MODES, Policy
+from cotenant_descheduler_arbiter.config.policy import MODES, DeschedulerPolicy
 from cotenant_descheduler_arbiter.eviction.order import creation_seconds
 from cotenant_descheduler_arbiter.migration.conditions import fail
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
@@ -24,7 +24,9 @@ LONGEST_TTL = timedelta(days=3650)
 USER = "User"
 
 
-def job_of_object(name: str, declared: PodMigrationJob, filters: JobFilters, policy: Policy, now: datetime) -> Migration:
+def job_of_object(
+    name: str, declared: PodMigrationJob, filters: JobFilters, policy: DeschedulerPolicy, now: datetime
+) -> Migration:
     """Return the job of a user's object; failed if the object is invalid."""
     ref, annotations = declared.spec.pod_ref, declared.metadata.annotations
     pod = filters.pod(f"{ref.namespace}/{ref.name}")

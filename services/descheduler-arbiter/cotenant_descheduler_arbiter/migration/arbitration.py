@@ -27,7 +27,7 @@ class ArbitrationResult(StrEnum):
     FAILED = "failed"
 
 
-class Decision(msgspec.Struct, frozen=True):
+class ArbitrationDecision(msgspec.Struct, frozen=True):
     """A result and its reason; the reason is empty if the job passed."""
 
     job: str
@@ -52,9 +52,9 @@ def run_round(
     why_forbidden: Callable[[JobFacts], str | None],
     why_exhausted: Callable[[JobFacts], str | None],
     let_through: Callable[[JobFacts], None],
-) -> list[Decision]:
+) -> list[ArbitrationDecision]:
     """Return a decision per job. `let_through` is called for each job that passes, before the next job is evaluated."""
-    decisions: list[Decision] = []
+    decisions: list[ArbitrationDecision] = []
     for job in waiting:
         exists = pod_exists(job)
         forbidden = why_forbidden(job) if exists else None
@@ -62,5 +62,5 @@ def run_round(
         verdict, reason = decide(exists, forbidden, exhausted)
         if verdict is ArbitrationResult.PASSED:
             let_through(job)
-        decisions.append(Decision(job.name, verdict, reason))
+        decisions.append(ArbitrationDecision(job.name, verdict, reason))
     return decisions

@@ -15,7 +15,7 @@ import msgspec
 
 from cotenant.engine.core import Request
 from cotenant.events.migrations import EVICT_POLICIES, EVICTION_POLICY, EvictionRequest, Migration, evict_subject
-from cotenant_descheduler_arbiter.config.policy import RESERVATION_FIRST, Policy
+from cotenant_descheduler_arbiter.config.policy import RESERVATION_FIRST, DeschedulerPolicy
 from cotenant_descheduler_arbiter.migration.jobs.view import Answer
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
@@ -42,7 +42,7 @@ def answer_to(fold: ClusterFold, job: Migration) -> Answer | None:
     return Answer(known.ref, known.value.allowed, known.value.message or known.value.reason)
 
 
-def outstanding_evictions(fold: ClusterFold, policy: Policy, now: datetime) -> list[Request]:
+def outstanding_evictions(fold: ClusterFold, policy: DeschedulerPolicy, now: datetime) -> list[Request]:
     """Return the ordered and unanswered evictions, by job name."""
     requests: list[Request] = []
     if policy.dry_run:

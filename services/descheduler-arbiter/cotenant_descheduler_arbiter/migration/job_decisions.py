@@ -22,7 +22,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.migrations import EVICTION_POLICY, PREEMPTION, TAINT_EVICTION, Migration
 from cotenant.model.subjects import migration_subject
 from cotenant.model.times import EPOCH, NEVER
-from cotenant_descheduler_arbiter.config.policy import RESERVATION_FIRST, Policy
+from cotenant_descheduler_arbiter.config.policy import RESERVATION_FIRST, DeschedulerPolicy
 from cotenant_descheduler_arbiter.eviction.backoff import Move, latest_moves, next_consecutive, pause, workload_key
 from cotenant_descheduler_arbiter.eviction.evictable import ANNOTATION_EVICT, forced
 from cotenant_descheduler_arbiter.eviction.object_limiter import tokens_left
@@ -53,7 +53,7 @@ class JobDecisions:
     def __init__(
         self,
         fold: ClusterFold,
-        policy: Policy,
+        policy: DeschedulerPolicy,
         filters: JobFilters,
         now: datetime,
         decided: frozenset[str] = frozenset(),

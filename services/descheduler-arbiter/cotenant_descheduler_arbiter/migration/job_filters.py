@@ -15,7 +15,7 @@ from functools import cached_property
 import msgspec
 
 from cotenant.events.migrations import Migration
-from cotenant_descheduler_arbiter.config.policy import RESERVATION_FIRST, EvictableRules, Policy
+from cotenant_descheduler_arbiter.config.policy import RESERVATION_FIRST, DeschedulerPolicy, EvictableRules
 from cotenant_descheduler_arbiter.config.scaling import scaled
 from cotenant_descheduler_arbiter.eviction.backoff import Move
 from cotenant_descheduler_arbiter.eviction.evictable import below_max_cost, forced, namespace_refusal, why_not_evictable
@@ -45,7 +45,7 @@ def job_facts(job: Migration) -> JobFacts:
 class JobFilters:
     """The filters over one state. Read-only, with cached look-ups."""
 
-    def __init__(self, fold: ClusterFold, policy: Policy) -> None:
+    def __init__(self, fold: ClusterFold, policy: DeschedulerPolicy) -> None:
         self.fold = fold
         self.policy = policy
         self.rules: EvictableRules = policy.evictable

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from cotenant_descheduler_arbiter.config.policy import Policy
+from cotenant_descheduler_arbiter.config.policy import DeschedulerPolicy
 from cotenant_descheduler_arbiter.eviction.backoff import latest_moves, workload_key
 from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleCounts
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
@@ -24,7 +24,7 @@ from cotenant_descheduler_arbiter.state.fold import ClusterFold
 class Movable:
     """Mutable: the counts of one cycle over one state."""
 
-    def __init__(self, fold: ClusterFold, policy: Policy, filters: JobFilters, now: datetime) -> None:
+    def __init__(self, fold: ClusterFold, policy: DeschedulerPolicy, filters: JobFilters, now: datetime) -> None:
         self.filters = filters
         self.slot = slot_of(now, policy.interval)
         self.counts = CycleCounts(policy.cycle_limits, evicted_in_slot(fold, self.slot, policy.interval))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from cotenant.events.migrations import FormerMove, Migration
-from cotenant_descheduler_arbiter.config.policy import Policy
+from cotenant_descheduler_arbiter.config.policy import DeschedulerPolicy
 from cotenant_descheduler_arbiter.eviction.backoff import Move, needed_until
 from cotenant_descheduler_arbiter.eviction.object_limiter import FORGET_FACTOR
 
@@ -34,7 +34,7 @@ def moved_at(move: Move) -> datetime | None:
     return move.evicted_at
 
 
-def counts_until(move: Move, policy: Policy) -> datetime | None:
+def counts_until(move: Move, policy: DeschedulerPolicy) -> datetime | None:
     """Return until when a limiter or the back-off counts the move; None if none does."""
     at = moved_at(move)
     window = max((limiter.duration for limiter in policy.limiters.values()), default=timedelta(0))
@@ -43,7 +43,7 @@ def counts_until(move: Move, policy: Policy) -> datetime | None:
     return max(times if until is None else [*times, until], default=None)
 
 
-def taken_over(job: Migration, policy: Policy, now: datetime) -> tuple[FormerMove, ...]:
+def taken_over(job: Migration, policy: DeschedulerPolicy, now: datetime) -> tuple[FormerMove, ...]:
     """Return what a new job of the same name takes over from the record of a deleted one, at most `MOST_FORMER_MOVES`."""
     moves: list[FormerMove] = []
     for move in moves_of((job,)):

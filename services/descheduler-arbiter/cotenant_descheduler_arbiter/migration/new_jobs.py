@@ -22,7 +22,7 @@ from cotenant.events.migrations import Migration
 from cotenant_descheduler_arbiter.config.policy import JobDefaults
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 
-LABEL_PROFILE = "descheduler.cotenant.io/profile"
+LABEL_DESCHEDULER_PROFILE = "descheduler.cotenant.io/profile"
 """On jobs of plugins: the profile that ran the plugin."""
 
 ANNOTATION_CYCLE = "descheduler.cotenant.io/cycle"

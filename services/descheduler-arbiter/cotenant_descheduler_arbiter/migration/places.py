@@ -15,7 +15,7 @@ import msgspec
 from cotenant.engine.core import Request
 from cotenant.events.migrations import Migration, ReservationRequest, reserve_subject
 from cotenant.model.times import EPOCH
-from cotenant_descheduler_arbiter.config.policy import Policy
+from cotenant_descheduler_arbiter.config.policy import DeschedulerPolicy
 from cotenant_descheduler_arbiter.migration.evictions import answer_to
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 
@@ -40,7 +40,7 @@ def has_to_release(fold: ClusterFold, job: Migration, *, orphaned: bool) -> bool
     return orphaned or (job.phase != "Succeeded" and found.phase != _USED)
 
 
-def outstanding_places(fold: ClusterFold, policy: Policy, now: datetime) -> list[Request]:
+def outstanding_places(fold: ClusterFold, policy: DeschedulerPolicy, now: datetime) -> list[Request]:
     """Return the reservations to be created or deleted, by job name."""
     requests: list[Request] = []
     if policy.dry_run:
@@ -65,7 +65,7 @@ def _wanted(fold: ClusterFold, job: Migration, now: datetime) -> bool:
     return answer is None or answer.ref == job.answer
 
 
-def _request(job: Migration, policy: Policy, key: str, *, release: bool) -> Request:
+def _request(job: Migration, policy: DeschedulerPolicy, key: str, *, release: bool) -> Request:
     ordered = job.reserve_ordered_at or EPOCH
     body = ReservationRequest(
         job=job.job,

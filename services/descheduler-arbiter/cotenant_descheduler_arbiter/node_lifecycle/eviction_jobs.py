@@ -29,11 +29,11 @@ from cotenant.events.envelope import Event
 from cotenant.events.migrations import PREEMPTION, TAINT_EVICTION, Migration
 from cotenant.events.node.conditions import TAINT_NOT_READY, TAINT_UNREACHABLE
 from cotenant.model.subjects import migration_subject
-from cotenant_descheduler_arbiter.config.policy import Policy
+from cotenant_descheduler_arbiter.config.policy import DeschedulerPolicy
 from cotenant_descheduler_arbiter.migration.evictions import answer_to
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
 from cotenant_descheduler_arbiter.migration.new_jobs import arbitrated_job
-from cotenant_descheduler_arbiter.node_lifecycle.taint_eviction import Due, Evictions, taints_in_force
+from cotenant_descheduler_arbiter.node_lifecycle.taint_eviction import Due, TaintEvictions, taints_in_force
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_descheduler_arbiter.state.known import Known
@@ -47,7 +47,7 @@ class Occupied(msgspec.Struct, frozen=True):
     subjects: Collection[str]
 
 
-def most_outstanding(policy: Policy) -> int:
+def most_outstanding(policy: DeschedulerPolicy) -> int:
     """Return how many taint evictions may be unanswered at once."""
     return max(policy.evict_burst, ceil(policy.evict_qps))
 
@@ -73,7 +73,7 @@ def _causes(fold: ClusterFold, known: Known[Migration]) -> tuple[str, ...]:
     return (known.ref, condition.ref) if condition is not None else (known.ref,)
 
 
-def settle_jobs(fold: ClusterFold, evictions: Evictions, changing: Collection[str], now: datetime) -> Iterator[Event]:
+def settle_jobs(fold: ClusterFold, evictions: TaintEvictions, changing: Collection[str], now: datetime) -> Iterator[Event]:
     """Yield the end of the jobs whose cause is gone. `changing`: nodes whose condition changes in this decision."""
     for _, known in _outstanding(fold):
         job = known.value
@@ -100,7 +100,9 @@ def held_jobs(fold: ClusterFold, changing: Collection[str]) -> frozenset[str]:
     return frozenset(migration_subject(name) for name, known in _outstanding(fold) if known.value.node in changing)
 
 
-def _why_not(fold: ClusterFold, evictions: Evictions, job: Migration, pod: PodFacts, now: datetime) -> tuple[str, str] | None:
+def _why_not(
+    fold: ClusterFold, evictions: TaintEvictions, job: Migration, pod: PodFacts, now: datetime
+) -> tuple[str, str] | None:
     """Return reason and message why no taint evicts the job's pod now, or None. The pods of a removed node are still
     evicted."""
     if pod.ended:
@@ -124,8 +126,8 @@ def _why_not(fold: ClusterFold, evictions: Evictions, job: Migration, pod: PodFa
 
 def begin_jobs(
     fold: ClusterFold,
-    policy: Policy,
-    evictions: Evictions,
+    policy: DeschedulerPolicy,
+    evictions: TaintEvictions,
     filters: JobFilters,
     occupied: Occupied,
     now: datetime,

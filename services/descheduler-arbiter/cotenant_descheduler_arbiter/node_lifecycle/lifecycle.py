@@ -16,11 +16,11 @@ from cotenant.engine.agenda import Agenda, IdleSpan
 from cotenant.events.envelope import Event
 from cotenant.model.subjects import tokens
 from cotenant.model.times import NEVER
-from cotenant_descheduler_arbiter.config.policy import Policy
+from cotenant_descheduler_arbiter.config.policy import DeschedulerPolicy
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
 from cotenant_descheduler_arbiter.node_lifecycle.eviction_jobs import Occupied, begin_jobs, held_jobs, settle_jobs
 from cotenant_descheduler_arbiter.node_lifecycle.readiness import changed_condition
-from cotenant_descheduler_arbiter.node_lifecycle.taint_eviction import Evictions
+from cotenant_descheduler_arbiter.node_lifecycle.taint_eviction import TaintEvictions
 from cotenant_descheduler_arbiter.node_lifecycle.tainting import Tainting
 from cotenant_descheduler_arbiter.node_lifecycle.zones import ZoneHealth, Zones, zone_of
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
@@ -30,14 +30,14 @@ from cotenant_descheduler_arbiter.state.node_views import is_ready, node_labels
 class NodeLifecycle:
     """See the module."""
 
-    def __init__(self, fold: ClusterFold, policy: Policy) -> None:
+    def __init__(self, fold: ClusterFold, policy: DeschedulerPolicy) -> None:
         self._fold = fold
         self._policy = policy
         self._due = Agenda()
         """Nodes with an event folded since their condition was last up to date."""
         self._zones = Zones(policy.node_evictions)
         self._lost: set[str] = set()
-        self._evictions = Evictions(fold, policy.default_toleration)
+        self._evictions = TaintEvictions(fold, policy.default_toleration)
         self._version = 0
         """Increases with every change that the taints of lost nodes depend on."""
         self._settled = IdleSpan()

@@ -95,7 +95,7 @@ def eviction_due(pod: PodFacts, bound_at: datetime | None, taints: Iterable[InFo
     return due
 
 
-class Evictions:
+class TaintEvictions:
     """The pods to evict, by node, cached until the node or one of its pods changes. Bound: the pods of tainted nodes."""
 
     def __init__(self, fold: ClusterFold, default: timedelta) -> None:

@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from cotenant.domain.tolerations import tolerated
-from cotenant.model.names import CPU, MEMORY, PODS
+from cotenant.model.names import CPU, MEMORY, RESOURCE_PODS
 from cotenant_descheduler_arbiter.config.configuration import NamespaceRule
 from cotenant_descheduler_arbiter.config.plugin_args import HighNodeUtilizationArgs, LowNodeUtilizationArgs
 from cotenant_descheduler_arbiter.eviction.evictable import namespace_refusal
@@ -41,7 +41,7 @@ from cotenant_descheduler_arbiter.plugins.priority_order import low_priority_fir
 from cotenant_descheduler_arbiter.plugins.view import ClusterView, Evictor
 from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
 
-_ALWAYS = (CPU, MEMORY, PODS)
+_ALWAYS = (CPU, MEMORY, RESOURCE_PODS)
 
 
 class Requested(msgspec.Struct):
@@ -55,7 +55,7 @@ class Requested(msgspec.Struct):
 
 def requested_nodes(view: ClusterView, band: Band, *, deviation: bool) -> list[Requested]:
     """Return the nodes with usage and bounds."""
-    usages = {node.name: {**node.requested, PODS: node.pod_count} for node in view.nodes}
+    usages = {node.name: {**node.requested, RESOURCE_PODS: node.pod_count} for node in view.nodes}
     if deviation:
         measured = [(usages[node.name], node.allocatable) for node in view.nodes]
         band = band_percent(band, mean_percent(measured, tuple(band.low)))
@@ -134,7 +134,7 @@ def _relieve(
 
 def _take(amounts: dict[str, int], requests: Mapping[str, int]) -> None:
     for name in amounts:
-        amounts[name] -= 1 if name == PODS else requests.get(name, 0)
+        amounts[name] -= 1 if name == RESOURCE_PODS else requests.get(name, 0)
 
 
 def _tolerates_one(pod: PodFacts, nodes: Sequence[Requested]) -> bool:

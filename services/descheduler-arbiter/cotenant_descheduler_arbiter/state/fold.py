@@ -24,7 +24,7 @@ from cotenant.events.placements import Placement, Waiting
 from cotenant.model.names import CPU, MEMORY
 from cotenant.model.subjects import tokens
 from cotenant_descheduler_arbiter.state.known import Known, keep
-from cotenant_descheduler_arbiter.state.pods import Pods
+from cotenant_descheduler_arbiter.state.pods import PodFold
 from cotenant_descheduler_arbiter.state.reservations import Reservations
 
 FILTERS = (
@@ -71,7 +71,7 @@ class ClusterFold:
         """Waiting pods with a nomination, by `namespace/name`."""
         self.priority_classes: dict[str, int] = {}
         self._refused: dict[str, str] = {}
-        self.pods = Pods(self._refused)
+        self.pods = PodFold(self._refused)
         self._usage: dict[str, dict[str, int]] = {}
         self.version = 0
         """Increases with every event that changed state; `pods.version` with objects, placements and runs of pods."""

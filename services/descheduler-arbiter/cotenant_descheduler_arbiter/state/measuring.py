@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from cotenant.events.node.metrics import NodeMetricComputed, Usage
-from cotenant.model.names import CPU, MEMORY, PODS
+from cotenant.model.names import CPU, MEMORY, RESOURCE_PODS
 from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
 
 
@@ -82,8 +82,8 @@ def measure(
     prod_usage = add_amounts(*(pod.usage for pod in measured if pod.prod and pod.usage is not None))
     return MeasuredNode(
         facts=node,
-        usage={CPU: 0, MEMORY: 0, **usage, PODS: len(measured)},
-        prod_usage={CPU: 0, MEMORY: 0, **prod_usage, PODS: sum(1 for pod in measured if pod.prod)},
+        usage={CPU: 0, MEMORY: 0, **usage, RESOURCE_PODS: len(measured)},
+        prod_usage={CPU: 0, MEMORY: 0, **prod_usage, RESOURCE_PODS: sum(1 for pod in measured if pod.prod)},
         pods=measured,
     )
 

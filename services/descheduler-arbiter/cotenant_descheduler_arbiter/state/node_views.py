@@ -8,13 +8,13 @@ from __future__ import annotations
 from cotenant.api.objects.metadata import LabelSelector
 from cotenant.domain.node import NodeSources
 from cotenant.domain.selectors import selects
-from cotenant.model.names import PODS
+from cotenant.model.names import RESOURCE_PODS
 from cotenant.model.quantities import QuantityError
 from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_descheduler_arbiter.state.measuring import add_amounts
 
-_UNREADABLE = {PODS: 0}
+_UNREADABLE = {RESOURCE_PODS: 0}
 
 
 def node_names(fold: ClusterFold) -> list[str]:

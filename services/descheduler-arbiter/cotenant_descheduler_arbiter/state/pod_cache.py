@@ -38,7 +38,7 @@ class _Owners(View, frozen=True, kw_only=True):
 _OWNERS = msgspec.json.Decoder(_Owners)
 
 
-class PodCache:
+class StoredPodCache:
     """A mutable fold over the last object of each pod, by `namespace/name`."""
 
     def __init__(self, refused: dict[str, str]) -> None:

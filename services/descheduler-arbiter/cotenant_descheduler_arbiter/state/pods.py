@@ -15,7 +15,7 @@ from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant_descheduler_arbiter.state.facts import ContainerFacts, PodFacts
-from cotenant_descheduler_arbiter.state.pod_cache import PodCache
+from cotenant_descheduler_arbiter.state.pod_cache import StoredPodCache
 
 _RUN_PHASES = {
     RunPhase.PENDING: "Pending",
@@ -28,11 +28,11 @@ _RUN_PHASES = {
 _GONE = PlacementPhase.GONE
 
 
-class Pods:
+class PodFold:
     """The mutable part of the fold for pods."""
 
     def __init__(self, refused: dict[str, str]) -> None:
-        self.objects = PodCache(refused)
+        self.objects = StoredPodCache(refused)
         self.placements: defaultdict[str, dict[str, Placement]] = defaultdict(dict)
         """Placements by node and `namespace/name`."""
         self.places: defaultdict[str, dict[str, str]] = defaultdict(dict)

@@ -1,8 +1,8 @@
 """RBAC: authorization by the roles and bindings of the read model.
 
-In: the user and the request's attributes. Out: a `Decision`, with the binding that allows it or the reason why none does. Rules
-only allow; a request that none of them allows is refused. A role binding gives a role's rules in its own namespace, a cluster
-role binding everywhere.
+In: the user and the request's attributes. Out: a `AuthorizationDecision`, with the binding that allows it or the reason why
+none does. Rules only allow; a request that none of them allows is refused. A role binding gives a role's rules in its own
+namespace, a cluster role binding everywhere.
 
 Bindings are indexed by subject, and roles by name; both indexes are computed again when an object of their kind has changed.
 """
@@ -37,22 +37,22 @@ class Grant(msgspec.Struct, frozen=True):
     role: str
 
 
-class Decision(msgspec.Struct, frozen=True):
+class AuthorizationDecision(msgspec.Struct, frozen=True):
     """Whether a request is allowed, and why."""
 
     allowed: bool
     reason: str = ""
 
 
-def authorize(core: GatewayCore, user: User, asked: RequestAttributes) -> Decision:
+def authorize(core: GatewayCore, user: User, asked: RequestAttributes) -> AuthorizationDecision:
     """Decide on a request."""
     if MASTERS in user.groups:
-        return Decision(True, f"{MASTERS} may do everything")
+        return AuthorizationDecision(True, f"{MASTERS} may do everything")
     for grant in grants_of(core, user, asked.namespace):
         for rule in rules_of(core, grant):
             if allows(rule, asked):
-                return Decision(True, f"{grant.binding} of {_role_text(grant)} to user {user.name!r}")
-    return Decision(False)
+                return AuthorizationDecision(True, f"{grant.binding} of {_role_text(grant)} to user {user.name!r}")
+    return AuthorizationDecision(False)
 
 
 def grants_of(core: GatewayCore, user: User, namespace: str) -> Iterator[Grant]:

@@ -24,7 +24,7 @@ from cotenant_gateway.statuses import ApiError, StatusDetails
 SHOWN_RULES = 16
 
 
-class Written(Protocol):
+class ObjectWrite(Protocol):
     """An object that is to be stored, and the one that it replaces."""
 
     @property
@@ -40,7 +40,7 @@ class Written(Protocol):
         """The present value."""
 
 
-def refuse_escalation(core: GatewayCore, user: User, written: Written) -> None:
+def refuse_escalation(core: GatewayCore, user: User, written: ObjectWrite) -> None:
     """Raise ApiError 403 if an RBAC object grants rights that its writer does not have."""
     if MASTERS in user.groups:
         return

@@ -19,7 +19,7 @@ from cotenant.kinds.priority_classes import PRIORITY_CLASSES, decode_priority_cl
 from cotenant.model.names import RUNTIME_PROCESS
 from cotenant_gateway.access.attributes import RequestAttributes
 from cotenant_gateway.access.authorizer import authorize
-from cotenant_gateway.access.escalation import Written
+from cotenant_gateway.access.escalation import ObjectWrite
 from cotenant_gateway.access.users import MASTERS, User
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.statuses import ApiError, StatusDetails
@@ -38,14 +38,14 @@ _POD = msgspec.json.Decoder(_Pod)
 _USE = RequestAttributes("use", PRIORITY_CLASSES.group, PRIORITY_CLASSES.plural)
 
 
-def check_pod(core: GatewayCore, user: User, written: Written, *, root_pods: bool) -> None:
+def check_pod(core: GatewayCore, user: User, written: ObjectWrite, *, root_pods: bool) -> None:
     """Raise ApiError 403 for fields that the pod's writer, or any writer, may not set."""
     if written.was is None and not root_pods and _maybe_root(written.document):
         refuse_root(written)
     refuse_priority(core, user, written)
 
 
-def refuse_root(written: Written) -> None:
+def refuse_root(written: ObjectWrite) -> None:
     """Raise ApiError 403 if a pod of the process runtime runs as root."""
     pod = decode_pod(written.document)
     fields = root_fields(pod) if pod.spec.runtime_class_name == RUNTIME_PROCESS else []
@@ -64,7 +64,7 @@ def _maybe_root(document: msgspec.Raw) -> bool:
     return b"runAsUser" in bytes(document)
 
 
-def refuse_priority(core: GatewayCore, user: User, written: Written) -> None:
+def refuse_priority(core: GatewayCore, user: User, written: ObjectWrite) -> None:
     """Raise ApiError 403 if a pod's priority differs from its class's and its writer may not set it."""
     if MASTERS in user.groups:
         return

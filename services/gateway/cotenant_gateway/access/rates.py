@@ -27,7 +27,7 @@ OF_STRANGERS = Rate(10.0, 100.0)
 """Requests with wrong or missing credentials, by address."""
 
 
-class Buckets:
+class TokenBuckets:
     """One bucket a key."""
 
     def __init__(self, rate: Rate) -> None:

@@ -61,7 +61,7 @@ from cotenant_gateway.admission.quotas.tree import complete_weight, inherit_tree
 from cotenant_gateway.admission.review import Mutator, Review, Validator, Warner
 
 
-class Rules(NamedTuple):
+class AdmissionRules(NamedTuple):
     """Admission of the objects of one kind, besides the rules in the kind's file."""
 
     mutators: tuple[Mutator, ...] = ()
@@ -69,13 +69,13 @@ class Rules(NamedTuple):
     warners: tuple[Warner, ...] = ()
 
 
-PLAIN = Rules((), (metadata_is_valid, object_is_valid))
+PLAIN = AdmissionRules((), (metadata_is_valid, object_is_valid))
 """The rules of a kind that is not listed."""
-OF_NODES = Rules((), (*PLAIN.validators, node_exists), (rendered_members_warnings,))
+OF_NODES = AdmissionRules((), (*PLAIN.validators, node_exists), (rendered_members_warnings,))
 """For documents derived from a node."""
 
-NEW: Mapping[Kind, Rules] = {
-    PODS: Rules(
+NEW: Mapping[Kind, AdmissionRules] = {
+    PODS: AdmissionRules(
         (
             resolve_priority,
             merge_runtime_class,
@@ -95,25 +95,25 @@ NEW: Mapping[Kind, Rules] = {
             has_required_labels,
         ),
     ),
-    ELASTIC_QUOTAS: Rules((inherit_tree, complete_weight), (*PLAIN.validators, quota_is_valid)),
-    NODES: Rules((), (*PLAIN.validators, node_figures_are_valid, one_entry_selects_node), (new_node_warnings,)),
-    QUOTA_PROFILES: Rules((name_tree,), PLAIN.validators),
-    PROFILES: Rules((), (*PLAIN.validators, colocation_profile_is_valid)),
-    CONFIG_MAPS: Rules(
+    ELASTIC_QUOTAS: AdmissionRules((inherit_tree, complete_weight), (*PLAIN.validators, quota_is_valid)),
+    NODES: AdmissionRules((), (*PLAIN.validators, node_figures_are_valid, one_entry_selects_node), (new_node_warnings,)),
+    QUOTA_PROFILES: AdmissionRules((name_tree,), PLAIN.validators),
+    PROFILES: AdmissionRules((), (*PLAIN.validators, colocation_profile_is_valid)),
+    CONFIG_MAPS: AdmissionRules(
         (),
         (*PLAIN.validators, node_configuration_is_valid, enhanced_rules_are_valid),
         (node_configuration_warnings,),
     ),
     NODE_SLOS: OF_NODES,
     NODE_METRICS: OF_NODES,
-    RESERVATIONS: Rules((apply_profiles_to_reservation,), PLAIN.validators),
+    RESERVATIONS: AdmissionRules((apply_profiles_to_reservation,), PLAIN.validators),
 }
 """For creations, by kind."""
 
-LIVE: Mapping[Kind, Rules] = {
+LIVE: Mapping[Kind, AdmissionRules] = {
     **NEW,
     RESERVATIONS: PLAIN,
-    PODS: Rules(
+    PODS: AdmissionRules(
         (
             resolve_priority,
             merge_runtime_class,
@@ -132,18 +132,18 @@ LIVE: Mapping[Kind, Rules] = {
             has_required_labels,
         ),
     ),
-    NODES: Rules((keep_raw_allocatable,), NEW[NODES].validators),
+    NODES: AdmissionRules((keep_raw_allocatable,), NEW[NODES].validators),
 }
 """For updates, by kind."""
 
-WAITING = Rules(
+WAITING = AdmissionRules(
     (reapply_colocation_profiles, replace_resources, complete_patched_device_spec, write_extended_resource_spec),
     NEW[PODS].validators,
 )
 """For a pod that has not been placed when a profile changes: no service has counted it yet, so it is checked as a new one."""
 
 
-def admit(review: Review, rules: Rules | None = None) -> list[FieldError]:
+def admit(review: Review, rules: AdmissionRules | None = None) -> list[FieldError]:
     """Let every mutator change the review's document, then return all field errors of the result. `rules`: None: those of its
     kind."""
     watch = review.objects.stopwatch

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from cotenant.api.definitions import Definition
+from cotenant.api.definitions import KindDefinition
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.metadata import Headed
 from cotenant.api.snapshots import Snapshot
@@ -75,7 +75,7 @@ class Mutation(msgspec.Struct, frozen=True):
 class Review(msgspec.Struct):
     """One object on its way to the log."""
 
-    definition: Definition
+    definition: KindDefinition
     document: msgspec.Raw
     view: Headed
     old: Snapshot | None
@@ -127,7 +127,7 @@ class WrongTypes(Exception):  # noqa: N818 - answered with 400
         self.error = error
 
 
-def open_review(definition: Definition, document: msgspec.Raw, old: Snapshot | None, objects: ObjectSource) -> Review:
+def open_review(definition: KindDefinition, document: msgspec.Raw, old: Snapshot | None, objects: ObjectSource) -> Review:
     """Return the review of a document whose types fit; members that are null count as absent. Raises WrongTypes."""
     try:
         return Review(definition, document, definition.decode(document), old, objects)

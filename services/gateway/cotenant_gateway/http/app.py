@@ -1,6 +1,6 @@
 """The HTTP application: from a path to its handler, and every error to a Status.
 
-In: requests. Out: Kubernetes-shaped answers. Access is checked here, for all handlers (`Access`).
+In: requests. Out: Kubernetes-shaped answers. Access is checked here, for all handlers (`AccessControl`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from cotenant.api.definitions import Registry
 from cotenant.log.contract import LogUnavailableError
 from cotenant.runtime.process import VERSION
 from cotenant_gateway.access.attributes import of_fact, of_path, of_resource
-from cotenant_gateway.http.auth.access import OPEN_PATHS, Access
+from cotenant_gateway.http.auth.access import OPEN_PATHS, AccessControl
 from cotenant_gateway.http.bodies import MAX_BODY_BYTES, json_response
 from cotenant_gateway.http.clients.connections import connection_of
 from cotenant_gateway.http.clients.large_answers import sent_in_pieces
-from cotenant_gateway.http.debugging import PREFIX as DEBUG
+from cotenant_gateway.http.debugging import DEBUG_PREFIX as DEBUG
 from cotenant_gateway.http.debugging import SchedulerDebugging
 from cotenant_gateway.http.discovery import (
     api_group,
@@ -29,7 +29,7 @@ from cotenant_gateway.http.discovery import (
     api_versions,
     version_document,
 )
-from cotenant_gateway.http.facts.handlers import PREFIX, FactHandlers
+from cotenant_gateway.http.facts.handlers import FACTS_PREFIX, FactHandlers
 from cotenant_gateway.http.openapi.documents import (
     NO_SCHEMAS,
     OPENAPI_V2,
@@ -81,7 +81,7 @@ def discovery_document(path: str, kinds: Registry) -> dict[str, object] | dict[s
 
 
 def request_handler(
-    access: Access,
+    access: AccessControl,
     resources: ResourceHandlers,
     facts: FactHandlers | None,
     routes: Sequence[web.RouteDef],
@@ -101,9 +101,9 @@ def request_handler(
             query = request.query if request.method in _READING and request.query_string else _NO_QUERY
             await access.admit(request, of_resource(request.method, *about, query))
             return await resources.answer(request, target)
-        if facts is not None and path.startswith(PREFIX + "/"):
-            await access.admit(request, of_fact(request.method, path[len(PREFIX) :], request.query))
-            return await facts.answer(request, path[len(PREFIX) :])
+        if facts is not None and path.startswith(FACTS_PREFIX + "/"):
+            await access.admit(request, of_fact(request.method, path[len(FACTS_PREFIX) :], request.query))
+            return await facts.answer(request, path[len(FACTS_PREFIX) :])
         if path not in OPEN_PATHS:
             await access.admit(request, of_path(request.method, path))
         if path == OPENAPI_V2 and request.method == "GET" and OPENAPI_V2_PROTOBUF in request.headers.get("Accept", ""):

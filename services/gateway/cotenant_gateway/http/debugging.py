@@ -22,7 +22,7 @@ from cotenant.events.requests import MOST_DEBUG_ROWS, SCHEDULER_DEBUG, Scheduler
 from cotenant_gateway.http.logs import Ask
 from cotenant_gateway.statuses import ApiError, bad_request, no_such_path, unavailable
 
-PREFIX = "/debug/"
+DEBUG_PREFIX = "/debug/"
 _GANGS = "apis/v1/plugins/Coscheduling"
 
 
@@ -34,7 +34,7 @@ class SchedulerDebugging:
 
     async def answer(self, path: str, query: Mapping[str, str]) -> web.StreamResponse:
         """Return the scheduler's answer. Raises ApiError."""
-        question = _question(path[len(PREFIX) :], query)
+        question = _question(path[len(DEBUG_PREFIX) :], query)
         try:
             body, code, refusal = await self._ask(SCHEDULER_DEBUG, msgspec.json.encode(question))
         except TimeoutError:

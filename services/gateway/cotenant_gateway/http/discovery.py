@@ -6,7 +6,7 @@ import platform
 
 import msgspec
 
-from cotenant.api.definitions import Definition, Registry
+from cotenant.api.definitions import KindDefinition, Registry
 
 
 class Resource(msgspec.Struct, omit_defaults=True, rename="camel"):
@@ -34,7 +34,7 @@ def group_versions(kinds: Registry) -> list[tuple[str, str]]:
     return list(dict.fromkeys((each.kind.group, each.kind.version) for each in kinds if each.kind.group))
 
 
-def kinds_of(kinds: Registry, group: str, version: str) -> list[Definition]:
+def kinds_of(kinds: Registry, group: str, version: str) -> list[KindDefinition]:
     """Return the definitions of a group and version."""
     return [each for each in kinds if (each.kind.group, each.kind.version) == (group, version)]
 

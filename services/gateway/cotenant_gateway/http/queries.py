@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from cotenant.api.definitions import FIELD_LABELS, Definition
+from cotenant.api.definitions import FIELD_LABELS, KindDefinition
 from cotenant.api.snapshots import Snapshot
 from cotenant.domain.selectors import SelectorError
-from cotenant_gateway.http.routing import Target
+from cotenant_gateway.http.routing import RequestTarget
 from cotenant_gateway.read_model.selectors import (
     EVERYTHING,
     Selector,
@@ -53,7 +53,7 @@ class Query(msgspec.Struct, frozen=True):
     def selects_everything(self) -> bool:
         return not self.labels.requirements and not self.fields.requirements
 
-    def predicate(self, target: Target) -> Callable[[Snapshot], bool]:
+    def predicate(self, target: RequestTarget) -> Callable[[Snapshot], bool]:
         """Return the test of an object for this query below a target."""
         namespace = target.namespace
         if self.selects_everything:
@@ -82,7 +82,7 @@ def _number(query: Mapping[str, str], name: str, default: int, highest: int) -> 
     return min(int(text), highest)
 
 
-def read_query(definition: Definition, query: Mapping[str, str]) -> Query:
+def read_query(definition: KindDefinition, query: Mapping[str, str]) -> Query:
     """Return the parsed query string. Raises ApiError."""
     try:
         labels = parse_label_selector(query.get("labelSelector", ""))

@@ -14,7 +14,7 @@ from cotenant.api.definitions import Registry
 from cotenant.api.kinds import Kind
 
 
-class Target(msgspec.Struct, frozen=True):
+class RequestTarget(msgspec.Struct, frozen=True):
     """The target of a path. An empty name means the collection; an empty namespace all namespaces (or cluster scope)."""
 
     kind: Kind
@@ -23,7 +23,7 @@ class Target(msgspec.Struct, frozen=True):
     subresource: str = ""
 
 
-def target_of(path: str, kinds: Registry) -> Target | None:
+def target_of(path: str, kinds: Registry) -> RequestTarget | None:
     """Return the target of an API path; None if no resource is served there."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) >= 3 and parts[1] == "v1":
@@ -47,4 +47,4 @@ def target_of(path: str, kinds: Registry) -> Target | None:
     subresource = rest[2] if len(rest) > 2 else ""
     if (len(rest) > 1 and not name) or (kind.namespaced and name and not namespace):
         return None
-    return Target(kind, namespace, name, subresource)
+    return RequestTarget(kind, namespace, name, subresource)

@@ -24,7 +24,7 @@ from cotenant_gateway.access.tokens.files import FileMarks
 from cotenant_gateway.http.app import Handler
 from cotenant_gateway.http.bodies import MAX_BODY_BYTES
 from cotenant_gateway.http.clients.connections import Connections
-from cotenant_gateway.http.clients.limits import Limits
+from cotenant_gateway.http.clients.limits import GatewayLimits
 from cotenant_gateway.http.clients.tls import TlsSite
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class Listening(msgspec.Struct, frozen=True, kw_only=True):
     unix_socket: Path | None = None
 
 
-class Certificate:
+class ServingCertificate:
     """The server's certificate, current with its files."""
 
     def __init__(self, listening: Listening) -> None:
@@ -93,7 +93,7 @@ class Certificate:
             logger.info("%s: loaded again", self._chain)
 
 
-async def made_runner(handler: Handler, limits: Limits) -> tuple[web.ServerRunner, Connections]:
+async def made_runner(handler: Handler, limits: GatewayLimits) -> tuple[web.ServerRunner, Connections]:
     """Return a server that listens nowhere yet, and its connections.
 
     aiohttp's server without its application: routing is one function here, and aiohttp's would cost each creation time.
@@ -118,11 +118,11 @@ async def made_runner(handler: Handler, limits: Limits) -> tuple[web.ServerRunne
 
 
 async def serve(
-    handler: Handler, listening: Listening, limits: Limits
-) -> tuple[web.ServerRunner, str, Connections, Certificate | None]:
+    handler: Handler, listening: Listening, limits: GatewayLimits
+) -> tuple[web.ServerRunner, str, Connections, ServingCertificate | None]:
     """Serve a handler; returns its runner, its URL, its connections and its certificate. Port 0 picks a free one. Raises
     ListenError."""
-    certificate = Certificate(listening) if listening.port >= 0 else None
+    certificate = ServingCertificate(listening) if listening.port >= 0 else None
     if certificate is None and listening.unix_socket is None:
         raise ListenError("nothing to listen on: give --http-port or --unix-socket")
     runner, server = await made_runner(handler, limits)

@@ -18,7 +18,7 @@ from cotenant.api.definitions import Registry
 from cotenant.model.trace_context import CURRENT, parsed
 from cotenant_gateway.http.app import Handler
 from cotenant_gateway.http.auth.access import OPEN_PATHS, user_of
-from cotenant_gateway.http.facts.handlers import PREFIX
+from cotenant_gateway.http.facts.handlers import FACTS_PREFIX
 from cotenant_gateway.http.routing import target_of
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ def route_of(path: str, kinds: Registry) -> str:
     """Return a path with placeholders for names; paths that are not served have no route of their own."""
     target = target_of(path, kinds)
     if target is None:
-        first = path.removeprefix(PREFIX + "/").partition("/")[0] if path.startswith(PREFIX + "/") else ""
-        return f"{PREFIX}/{first}" if first in _FACTS else "other"
+        first = path.removeprefix(FACTS_PREFIX + "/").partition("/")[0] if path.startswith(FACTS_PREFIX + "/") else ""
+        return f"{FACTS_PREFIX}/{first}" if first in _FACTS else "other"
     kind = target.kind
     route = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
     if target.namespace:

@@ -19,13 +19,13 @@ from datetime import datetime
 import msgspec
 from aiohttp import web
 
-from cotenant.api.definitions import Definition
+from cotenant.api.definitions import KindDefinition
 from cotenant.api.kinds import Kind
 from cotenant.api.snapshots import Snapshot
 from cotenant_gateway.http.clients.limits import SMALL_BYTES
 from cotenant_gateway.http.clients.streams import OpenStream
 from cotenant_gateway.http.queries import Query
-from cotenant_gateway.http.routing import Target
+from cotenant_gateway.http.routing import RequestTarget
 from cotenant_gateway.http.tables import TableFormat, table, with_version
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.read_model.ring import ObjectChange, TooOld
@@ -40,7 +40,7 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 class WatchEvents:
     """Encodes the events of one watch: objects as they are, or as rows of a table."""
 
-    def __init__(self, definition: Definition, form: TableFormat | None, clock: Callable[[], datetime]) -> None:
+    def __init__(self, definition: KindDefinition, form: TableFormat | None, clock: Callable[[], datetime]) -> None:
         self._definition = definition
         self._form = form
         self._clock = clock
@@ -92,7 +92,7 @@ async def watch(
     request: web.BaseRequest,
     stream: OpenStream,
     follower: ReadModel,
-    target: Target,
+    target: RequestTarget,
     query: Query,
     form: TableFormat | None,
     stopping: asyncio.Event,
@@ -132,7 +132,7 @@ async def watch(
     return response
 
 
-def _initial(core: GatewayCore, target: Target, selected: Callable[[Snapshot], bool]) -> Iterator[Snapshot]:
+def _initial(core: GatewayCore, target: RequestTarget, selected: Callable[[Snapshot], bool]) -> Iterator[Snapshot]:
     return (snapshot for snapshot in core.objects(target.kind, target.namespace) if selected(snapshot))
 
 
@@ -141,7 +141,7 @@ async def _stream(
     stream: OpenStream,
     follower: ReadModel,
     core: GatewayCore,
-    target: Target,
+    target: RequestTarget,
     query: Query,
     selected: Callable[[Snapshot], bool],
     events: WatchEvents,

@@ -21,7 +21,7 @@ from cotenant.kinds.koordinator.elastic_quota_profiles import QUOTA_PROFILES
 from cotenant.kinds.koordinator.reservations import RESERVATIONS
 from cotenant.kinds.pod_disruption_budgets import BUDGETS
 from cotenant.log.plans import Plan, PlannedWrite
-from cotenant_gateway.loop.waiting_pods import WaitingPods
+from cotenant_gateway.loop.waiting_pods import ProfilePasses
 from cotenant_gateway.planning.budgets import budget_updates
 from cotenant_gateway.planning.built_in import missing_built_ins
 from cotenant_gateway.planning.declared import documents_of_no_node
@@ -43,6 +43,9 @@ RESERVATIONS_EVERY = timedelta(seconds=60)
 GATHERED_ENDINGS = timedelta(milliseconds=250)
 """The first tombstone is stored at once, those within this time after it together: a tombstone by itself costs the
 server more than one of many."""
+GATHERED_RUNS = timedelta(seconds=1)
+"""The same for tombstones of run reports, which nobody waits for; MANY_RUNS of them wait for GATHERED_ENDINGS only."""
+MANY_RUNS = 100
 
 
 class Cadence(msgspec.Struct, frozen=True):
@@ -66,8 +69,9 @@ class Duties:
         """`terminated_pods`: how many finished pods are kept; 0: all."""
         self._core = core
         self._terminated_pods = terminated_pods
-        self._waiting_pods = WaitingPods(core)
+        self._waiting_pods = ProfilePasses(core)
         self._ended: datetime | None = None
+        self._runs_ended: datetime | None = None
         self._collected: datetime | None = None
         self._reservations_seen: datetime | None = None
         self._new_uid = new_uid
@@ -127,10 +131,16 @@ class Duties:
         """Yield the writes that are due: endings, then registrations, then budgets, then once a second pods that wait for
         profiles, finished pods and leftovers of pods."""
         core = self._core()
-        if (core.may_end or core.orphaned or core.pod_ends.left) and self._endings_are_due(now):
-            plans = [*endings(core, now), *ended_runs(core)]
-            self._ended = now if plans else self._ended
-            yield plans
+        ended: list[Plan] = []
+        if (core.may_end or core.orphaned) and self._endings_are_due(now):
+            ended = list(endings(core, now))
+            self._ended = now if ended else self._ended
+        if core.pod_ends.left and self._runs_are_due(core, now):
+            runs = list(ended_runs(core))
+            self._runs_ended = now if runs else self._runs_ended
+            ended += runs
+        if ended:
+            yield ended
         if core.unregistered:
             yield self._identified(registrations(core), now)
         if self._budgets.every is not None and core.collections[BUDGETS].slots and self._budgets_are_due(core, now):
@@ -157,12 +167,18 @@ class Duties:
     def wait(self, now: datetime) -> timedelta | None:
         """Return how long ending objects have to wait for the next pass; None if none waits."""
         core = self._core()
-        if not (core.may_end or core.pod_ends.left) or self._endings_are_due(now) or self._ended is None:
-            return None
-        return self._ended + GATHERED_ENDINGS - now
+        waits = []
+        if core.may_end and self._ended is not None and not self._endings_are_due(now):
+            waits.append(self._ended + GATHERED_ENDINGS - now)
+        if core.pod_ends.left and self._runs_ended is not None and not self._runs_are_due(core, now):
+            waits.append(self._runs_ended + _runs_wait(core) - now)
+        return min(waits, default=None)
 
     def _endings_are_due(self, now: datetime) -> bool:
-        return self._ended is None or not self._ended <= now < self._ended + GATHERED_ENDINGS
+        return not _within(self._ended, now, GATHERED_ENDINGS)
+
+    def _runs_are_due(self, core: GatewayCore, now: datetime) -> bool:
+        return not _within(self._runs_ended, now, _runs_wait(core))
 
     def _budgets_are_due(self, core: GatewayCore, now: datetime) -> bool:
         if self._budgets_seen is None or self._budgets.every is None:
@@ -182,6 +198,10 @@ class Duties:
             payload = ObjectStored(object=with_metadata(write.payload.object, given), admission=write.payload.admission)
             writes.append(PlannedWrite(write.subject, payload, write.expected, write.tombstone, write.causes))
         return Plan(tuple(writes), plan.creates)
+
+
+def _runs_wait(core: GatewayCore) -> timedelta:
+    return GATHERED_ENDINGS if len(core.pod_ends.left) >= MANY_RUNS else GATHERED_RUNS
 
 
 def _within(seen: datetime | None, now: datetime, every: timedelta) -> bool:

@@ -12,13 +12,13 @@ from datetime import datetime
 import msgspec
 
 from cotenant.api.kinds import Kind
-from cotenant.api.overlay import NOTHING, composed_document
+from cotenant.api.overlay import NO_OVERLAY, composed_document
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest, ReservationRequest
 from cotenant.events.objects import ObjectStored
 from cotenant.kinds.koordinator.reservations import RESERVATIONS
 from cotenant.log.contract import Head, NoAnswer, Refused
 from cotenant.log.plans import Outcome, Plan, PlannedWrite, Written
-from cotenant_gateway.loop.steps import Look, MoveOn, Reach, Request, Store
+from cotenant_gateway.loop.steps import GetLast, MoveOn, Reach, Request, Store
 from cotenant_gateway.planning.creations import plan_creation
 from cotenant_gateway.planning.deletions import DeletionRequest, plan_deletion
 from cotenant_gateway.planning.documents import Planned, TooNew
@@ -55,7 +55,7 @@ class Carried(msgspec.Struct, frozen=True):
         """Return the object as the API shows it, as JSON."""
         planned = self.planned
         was, address = planned.was, planned.address
-        overlay = was.overlay if was is not None else NOTHING
+        overlay = was.overlay if was is not None else NO_OVERLAY
         if not self.sequence:
             if was is not None and planned.plan is None:
                 return was.document
@@ -69,7 +69,7 @@ class Carried(msgspec.Struct, frozen=True):
         return composed_document(document, overlay, self.sequence)
 
 
-class Requests:
+class WriteRequests:
     """The write requests of a gateway."""
 
     def __init__(
@@ -219,7 +219,7 @@ def storing(plan: Plan, folded: int) -> Request[Outcome]:
     if not (plan.creates and isinstance(outcome, Refused) and outcome.wrong_sequence):
         return outcome
     write = plan.writes[0]
-    head = yield Look(write.subject)
+    head = yield GetLast(write.subject)
     assert head is None or isinstance(head, Head)
     standing = 0 if head is None else head.sequence
     if standing == write.expected or (head is not None and not head.tombstone and head.sequence > folded):

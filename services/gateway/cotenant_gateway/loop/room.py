@@ -27,7 +27,7 @@ LEAST_RELAXED = 1 << 30
 MIB = 1 << 20
 
 
-class Room(msgspec.Struct, frozen=True):
+class StorageSpace(msgspec.Struct, frozen=True):
     """The space. Bytes; `disk_free` None: unknown."""
 
     log: LogSpace

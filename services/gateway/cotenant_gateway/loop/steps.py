@@ -35,11 +35,11 @@ class MoveOn(msgspec.Struct, frozen=True):
     sequence: int
 
 
-class Look(msgspec.Struct, frozen=True):
+class GetLast(msgspec.Struct, frozen=True):
     """Ask LOG for the last message of a subject. Reply: its head, None where it has none."""
 
     subject: str
 
 
-Step = Store | Reach | MoveOn | Look
+Step = Store | Reach | MoveOn | GetLast
 Request = Generator[Step, Outcome | int | Head | None, T]

@@ -30,7 +30,7 @@ TRIED = 100
 SETTLED = 20_000
 
 
-class WaitingPods:
+class ProfilePasses:
     """Repeated passes over the pods, for the present profiles."""
 
     def __init__(self, core: Callable[[], GatewayCore]) -> None:

@@ -47,11 +47,11 @@ def _documents() -> Iterator[tuple[Kind, str, msgspec.Raw]]:
     yield from built_in_roles.documents()
 
 
-BUILT_IN: tuple[tuple[Kind, str, msgspec.Raw], ...] = tuple(_documents())
+BUILT_IN_OBJECTS: tuple[tuple[Kind, str, msgspec.Raw], ...] = tuple(_documents())
 
 
 def missing_built_ins(core: GatewayCore) -> Iterator[Plan]:
     """Yield the objects to create; an object that was deleted stays deleted."""
-    for kind, name, document in BUILT_IN:
+    for kind, name, document in BUILT_IN_OBJECTS:
         if core.own_sequence(kind, "", name) == 0:
             yield Plan((object_write(Address(kind, "", name), ObjectStored(object=document), 0),), creates=True)

@@ -27,7 +27,7 @@ from cotenant_gateway.statuses import ApiError
 TRIED = 500
 
 
-class Tally(msgspec.Struct):
+class ProfileTally(msgspec.Struct):
     """Pods so far: all, those that the profile selects, and the outcomes of the first TRIED of these."""
 
     pods: int = 0
@@ -46,7 +46,7 @@ def proposed_profile(planned: Planned) -> ReadyProfile:
     return ready_profile(Snapshot(planned.address, stored_document(planned.document, 0, None), {}, 0, None))
 
 
-def tally_pods(core: GatewayCore, profile: ReadyProfile, tally: Tally) -> Iterator[None]:
+def tally_pods(core: GatewayCore, profile: ReadyProfile, tally: ProfileTally) -> Iterator[None]:
     """Count pod by pod."""
     for pod in core.objects(PODS):
         if pod.stored is not None:
@@ -67,7 +67,7 @@ def _matches(core: GatewayCore, profile: ReadyProfile, pod: Snapshot) -> bool:
     return LABEL_CONTROL_PLANE not in labels and profile.selects_namespace(labels)
 
 
-def _try(core: GatewayCore, profile: ReadyProfile, pod: Snapshot, tally: Tally) -> None:
+def _try(core: GatewayCore, profile: ReadyProfile, pod: Snapshot, tally: ProfileTally) -> None:
     assert pod.stored is not None
     document = pod.stored.raw
     review = Review(core.kinds.of(PODS), document, pod.pod, None, core)
@@ -82,7 +82,7 @@ def _try(core: GatewayCore, profile: ReadyProfile, pod: Snapshot, tally: Tally) 
         tally.waiting += waits(pod)
 
 
-def in_words(profile: ReadyProfile, tally: Tally) -> list[str]:
+def in_words(profile: ReadyProfile, tally: ProfileTally) -> list[str]:
     """Return the warnings for the writer."""
     name = f"ClusterColocationProfile {profile.name}"
     of_tried = "" if tally.tried == tally.matched else f" of the first {tally.tried}"

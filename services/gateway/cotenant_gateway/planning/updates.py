@@ -6,6 +6,8 @@ may change stay as they are; `generation` counts changes of everything but metad
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from cotenant.api.edits import same_json, spec_of
@@ -127,7 +129,8 @@ def _update(core: GatewayCore, snapshot: Snapshot, written: msgspec.Raw, uid: st
     if uid and uid != stored.meta.uid:
         raise conflict(kind, name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {stored.meta.uid}")
     if status_only:
-        document = _with_status_of(stored.raw, written)
+        shown: Mapping[str, msgspec.Raw] = snapshot.overlay.status if core.kinds.of(kind).declarable else {}
+        document = _with_status_of(stored.raw, written, shown)
     else:
         try:
             document = _with_immutable_metadata(without_overlay(written, stored.raw, snapshot.overlay), stored.raw)
@@ -151,13 +154,17 @@ def _update(core: GatewayCore, snapshot: Snapshot, written: msgspec.Raw, uid: st
     return Planned(address, document, plan, snapshot, review.warnings)
 
 
-def _with_status_of(stored: msgspec.Raw, written: msgspec.Raw) -> msgspec.Raw:
+def _with_status_of(stored: msgspec.Raw, written: msgspec.Raw, shown: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
+    """The stored document with the written status, but for members that are written as other services' facts have them."""
     top = members(stored)
     given = members(written).get("status")
     if given is None:
         top.pop("status", None)
-    else:
+    elif not shown or not is_object(given):
         top["status"] = given
+    else:
+        own = {name: value for name, value in members(given).items() if name not in shown or not same_json(value, shown[name])}
+        put_or_drop(top, "status", own)
     return raw(top)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cotenant.domain.quota.gates import GATES as QUOTA_GATES
+from cotenant.domain.quota.gates import QUOTA_GATES as QUOTA_GATES
 from cotenant.domain.quota.gates import GateError, QuotaGates, quota_gates
 
 
@@ -41,7 +41,7 @@ POD_GATES = {
     "DisableExtendedResourceSpec": "disable_extended_resource_spec",
 }
 """The setting of each gate of pods."""
-GATES = (*sorted({*POD_GATES, *QUOTA_GATES}),)
+GATEWAY_GATES = (*sorted({*POD_GATES, *QUOTA_GATES}),)
 _VALUES = {"true": True, "false": False}
 
 
@@ -56,8 +56,8 @@ def feature_gates(text: str) -> FeatureGates:
     of_quotas: list[str] = []
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = item.partition("=")
-        if name not in GATES:
-            raise GateError(f"there is no feature gate {name!r}: it is one of {', '.join(GATES)}")
+        if name not in GATEWAY_GATES:
+            raise GateError(f"there is no feature gate {name!r}: it is one of {', '.join(GATEWAY_GATES)}")
         if name in QUOTA_GATES:
             of_quotas.append(item)
         elif value.lower() not in _VALUES:

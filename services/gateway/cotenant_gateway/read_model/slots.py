@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from cotenant.api.definitions import Definition
-from cotenant.api.snapshots import Address, Snapshot, Stored
+from cotenant.api.definitions import KindDefinition
+from cotenant.api.snapshots import Address, Snapshot, StoredObject
 from cotenant.events.envelope import Event
 from cotenant.events.node.runs import ExecutorStatus, RunStatus
 from cotenant.events.placements import Placement, Waiting
@@ -26,9 +26,9 @@ MAX_TOUCHED = 10_000
 class Slot(msgspec.Struct, eq=False, gc=False):
     """Everything known under one address."""
 
-    definition: Definition
+    definition: KindDefinition
     address: Address
-    stored: Stored | None = None
+    stored: StoredObject | None = None
     own_sequence: int = 0
     """Last sequence of the object's own subject: the expectation of its next write."""
     parts: dict[str, Event] = {}
@@ -46,7 +46,7 @@ class Slot(msgspec.Struct, eq=False, gc=False):
             for event in self.parts.values()
         )
 
-    def store(self, stored: Stored | None, sequence: int, live: bool) -> None:
+    def store(self, stored: StoredObject | None, sequence: int, live: bool) -> None:
         """Take the object's own document; None: with this sequence there is none. Not `live`: while loading."""
         self.stored, self.own_sequence = stored, sequence
         self.exists, self._current = True, False
@@ -116,7 +116,7 @@ def _uid_of(event: Event) -> str:
 class _Slots(dict[tuple[str, str], Slot]):
     """The slots of a kind by namespace and name; `[]` creates a missing one."""
 
-    def __init__(self, definition: Definition) -> None:
+    def __init__(self, definition: KindDefinition) -> None:
         self._definition = definition
 
     def __missing__(self, key: tuple[str, str]) -> Slot:
@@ -127,7 +127,7 @@ class _Slots(dict[tuple[str, str], Slot]):
 class Collection:
     """The objects of one kind."""
 
-    def __init__(self, definition: Definition) -> None:
+    def __init__(self, definition: KindDefinition) -> None:
         self.definition = definition
         self.kind = definition.kind
         self.decode = definition.decode if definition.decode_when_folded else None

@@ -18,7 +18,7 @@ from cotenant.kinds.koordinator.cluster_colocation_profiles import PROFILES
 from cotenant.runtime.follower import LOG_ERRORS
 from cotenant_gateway.admission.node_configuration.rules import is_node_configuration
 from cotenant_gateway.planning.documents import Planned
-from cotenant_gateway.planning.present_pods import Tally, in_words, proposed_profile, tally_pods
+from cotenant_gateway.planning.present_pods import ProfileTally, in_words, proposed_profile, tally_pods
 from cotenant_gateway.read_model.core import GatewayCore
 
 ANSWER_SECONDS = 2.0
@@ -52,7 +52,7 @@ class DryRunAdvice:
         return ()
 
     async def _of_profile(self, planned: Planned) -> Sequence[str]:
-        profile, tally = proposed_profile(planned), Tally()
+        profile, tally = proposed_profile(planned), ProfileTally()
         for count, _ in enumerate(tally_pods(self._core(), profile, tally), 1):
             if count % PODS_AT_ONCE == 0:
                 await asyncio.sleep(0)

@@ -18,7 +18,7 @@ BOUNDS_MILLISECONDS = tuple(0.001 * 2**power for power in range(BUCKETS))
 _ENDS = (*map("{:g}".format, BOUNDS_MILLISECONDS), "+Inf")
 
 
-class Series:
+class HistogramSeries:
     """One series: counts by bucket, and the sum. Mutable."""
 
     __slots__ = ("counts", "milliseconds")
@@ -39,7 +39,7 @@ class Durations:
     """Mutable."""
 
     def __init__(self) -> None:
-        self.series: dict[SeriesKey, Series] = {}
+        self.series: dict[SeriesKey, HistogramSeries] = {}
 
     def now(self) -> float:
         """Return seconds of a monotonic clock."""
@@ -49,7 +49,7 @@ class Durations:
         """Take one duration."""
         found = self.series.get(series)
         if found is None:
-            found = self.series[series] = Series()
+            found = self.series[series] = HistogramSeries()
         milliseconds = seconds * 1000.0
         found.counts[bisect_left(BOUNDS_MILLISECONDS, milliseconds)] += 1
         found.milliseconds += milliseconds

@@ -26,8 +26,8 @@ from cotenant.model.trace_context import CURRENT
 from cotenant.runtime.figures import Figures
 from cotenant.runtime.follower import LOG_ERRORS
 from cotenant_gateway.loop.duties import Cadence, Duties
-from cotenant_gateway.loop.requests import Carried, Check, Requests, no_check, storing
-from cotenant_gateway.loop.steps import Look, MoveOn, Reach, Request, Step, Store
+from cotenant_gateway.loop.requests import Carried, Check, WriteRequests, no_check, storing
+from cotenant_gateway.loop.steps import GetLast, MoveOn, Reach, Request, Step, Store
 from cotenant_gateway.planning.deletions import DeletionRequest
 from cotenant_gateway.planning.documents import Planned
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD
@@ -53,7 +53,7 @@ BUDGETS = Cadence(timedelta(seconds=1))
 T = TypeVar("T")
 
 
-class Shown(msgspec.Struct, frozen=True):
+class ShownObject(msgspec.Struct, frozen=True):
     """An object as the API shows it, and the warnings for its writer."""
 
     document: bytes
@@ -106,7 +106,7 @@ class Gateway:
         self.space = SpaceWatch(log, store)
         self.space.needs_room = lambda: self.follower.loading
         self.space.on_exhausted = lambda: self.writer.give_up(EXHAUSTED_SECONDS)
-        self._requests = Requests(lambda: self.core, clock, new_uid, new_suffix, ATTEMPTS)
+        self._requests = WriteRequests(lambda: self.core, clock, new_uid, new_suffix, ATTEMPTS)
         self._duties = DutyKeeper(
             Duties(lambda: self.core, new_uid, BUDGETS, terminated_pods), self.follower, clock, self._store_duty
         )
@@ -135,7 +135,7 @@ class Gateway:
 
     async def create(
         self, kind: Kind, namespace: str, body: bytes, actor: str, *, dry_run: bool = False, check: Check = no_check
-    ) -> Shown:
+    ) -> ShownObject:
         """Create an object; returns it as the API shows it."""
         self._check_room(dry_run=dry_run)
         return await self._shown(self._requests.create(kind, namespace, body, dry_run=dry_run, check=check), actor, dry_run)
@@ -151,7 +151,7 @@ class Gateway:
         dry_run: bool,
         status_only: bool = False,
         check: Check = no_check,
-    ) -> Shown:
+    ) -> ShownObject:
         """Replace an object, or its status."""
         ends = self._check_room(kind, namespace, name, dry_run=dry_run)
         return await self._shown(
@@ -173,7 +173,7 @@ class Gateway:
         dry_run: bool,
         status_only: bool = False,
         check: Check = no_check,
-    ) -> Shown:
+    ) -> ShownObject:
         """Patch an object, or its status."""
         ends = self._check_room(kind, namespace, name, dry_run=dry_run)
         return await self._shown(
@@ -213,12 +213,12 @@ class Gateway:
             self.space.check(ends=ends)
         return ends
 
-    async def _shown(self, request: Request[Carried], actor: str, dry_run: bool, *, ends: bool = False) -> Shown:
+    async def _shown(self, request: Request[Carried], actor: str, dry_run: bool, *, ends: bool = False) -> ShownObject:
         carried = await self._carry_out(request, actor, ends=ends)
         warnings = carried.planned.warnings
         if dry_run and self.advise is not None:
             warnings = (*warnings, *await self.advise(carried.planned))
-        return Shown(carried.document(self.core), warnings)
+        return ShownObject(carried.document(self.core), warnings)
 
     async def _carry_out(self, request: Request[T], actor: str, *, ends: bool) -> T:
         """Answer the steps of a request until it ends. Raises ApiError."""
@@ -232,7 +232,7 @@ class Gateway:
                         step = self._planned(request, await self._reached(step.sequence))
                     case MoveOn():
                         step = self._planned(request, await self._moved_on(step.sequence))
-                    case Look():
+                    case GetLast():
                         step = request.send(await self._head(step.subject))
         except StopIteration as ended:
             result: T = ended.value

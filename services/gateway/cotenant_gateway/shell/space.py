@@ -1,8 +1,8 @@
 """Monitors LOG's room, and makes room.
 
-In: the log, and the folder that nats-server stores in where this machine has it. Out: the newest `Room`; the server enforces
-LOG's limit once LOG is half full, and not below a quarter; LOG keeps fewer versions while its bound is short and all of them
-once there is room again; on request LOG is extended, so that a deletion can be stored although its bound is reached.
+In: the log, and the folder that nats-server stores in where this machine has it. Out: the newest `StorageSpace`; the server
+enforces LOG's limit once LOG is half full, and not below a quarter; LOG keeps fewer versions while its bound is short and all
+of them once there is room again; on request LOG is extended, so that a deletion can be stored although its bound is reached.
 
 Bounds: a check every LOOK_SECONDS; at most EXTENSIONS extensions by `extension_bytes`, which are undone once there is room.
 """
@@ -22,7 +22,7 @@ from cotenant.log.contract import EXTENSIONS, Bounded, Log, LogSpace, extension_
 from cotenant.log.nats.streams import MAX_MESSAGE_BYTES
 from cotenant.log.plans import Plan
 from cotenant.runtime.follower import LOG_ERRORS
-from cotenant_gateway.loop.room import Room
+from cotenant_gateway.loop.room import StorageSpace
 from cotenant_gateway.statuses import insufficient_storage
 
 logger = logging.getLogger(__name__)
@@ -40,13 +40,13 @@ class SpaceWatch:
         self._store = store
         self._making_room = asyncio.Lock()
         self._look_now = asyncio.Event()
-        self.room = Room(LogSpace(0, 0))
+        self.room = StorageSpace(LogSpace(0, 0))
         self.needs_room: Callable[[], bool] = lambda: False
         """Whether the gateway itself waits for room: without its start marker it can neither load nor delete."""
         self.on_exhausted: Callable[[], None] = lambda: None
         """Called at every check that finds the disk full: pending writes are not answered."""
         self.on_change: Callable[[str], None] = lambda _text: None
-        """Called with the text of a new `Room` when room becomes short, and with "" when there is room again."""
+        """Called with the text of a new `StorageSpace` when room becomes short, and with "" when there is room again."""
 
     async def run(self) -> None:
         """Check forever; cancelled at the end of the process."""
@@ -118,9 +118,9 @@ class SpaceWatch:
                     space = await self._log.space()
         except LOG_ERRORS as error:
             logger.debug("the size of LOG cannot be read: %s", error)
-        self._set(Room(space, free, str(self._store or "")))
+        self._set(StorageSpace(space, free, str(self._store or "")))
 
-    def _set(self, room: Room) -> None:
+    def _set(self, room: StorageSpace) -> None:
         before, self.room = self.room, room
         if room.is_short:
             self.on_change(str(room))
@@ -144,7 +144,7 @@ class SpaceWatch:
             logger.warning("%s", error)
 
     async def _enforce(self) -> None:
-        """Let the server enforce LOG's limit, or stop: see `Room.is_enforced`."""
+        """Let the server enforce LOG's limit, or stop: see `StorageSpace.is_enforced`."""
         wanted, log = self.room.is_enforced(), self.room.log
         if self._log is None or not log.limit or wanted == log.enforced:
             return

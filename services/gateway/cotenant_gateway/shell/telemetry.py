@@ -16,7 +16,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.reservations import ReservationShare, ReservationStatus
 from cotenant.kinds.koordinator.reservations import RESERVATIONS
 from cotenant.runtime.process import Host
-from cotenant_gateway.shell.durations import Series
+from cotenant_gateway.shell.durations import HistogramSeries
 from cotenant_gateway.shell.gateway import Gateway
 
 ADMISSION_MILLISECONDS = "koord_manager_webhook_webhook_duration_milliseconds"
@@ -123,7 +123,7 @@ class GatewayTelemetry:
         for labels, series in self._admission():
             yield Observation(sum(series.counts), labels)
 
-    def _admission(self) -> Iterable[tuple[dict[str, str], Series]]:
+    def _admission(self) -> Iterable[tuple[dict[str, str], HistogramSeries]]:
         for key, series in list(self._gateway.durations.series.items()):
             yield dict(zip(ADMISSION_LABELS, key, strict=True)), series
 

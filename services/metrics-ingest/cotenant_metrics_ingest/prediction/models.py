@@ -37,8 +37,8 @@ EPSILON = 1e-4
 EXPIRED_SECONDS = 30 * 60
 PERCENTILES = (0.6, 0.9, 0.95, 0.98, 1.0)
 
-NODE = "__node__"
-SYSTEM = "__node-sys__"
+NODE_MODEL = "__node__"
+SYSTEM_MODEL = "__node-sys__"
 TIERS = (PriorityClass.PROD, PriorityClass.MID, PriorityClass.BATCH, PriorityClass.FREE, PriorityClass.NONE)
 
 
@@ -48,9 +48,9 @@ def tier_model(tier: str) -> str:
 
 
 TIER_MODELS = tuple(tier_model(tier.value) for tier in TIERS)
-COUNTED_MODELS = (SYSTEM, tier_model(PriorityClass.PROD), tier_model(PriorityClass.NONE))
+COUNTED_MODELS = (SYSTEM_MODEL, tier_model(PriorityClass.PROD), tier_model(PriorityClass.NONE))
 """The models that the priority predictor counts."""
-OWN_MODELS = (NODE, SYSTEM, *TIER_MODELS)
+OWN_MODELS = (NODE_MODEL, SYSTEM_MODEL, *TIER_MODELS)
 _TIER_PLACES = {tier.value: place for place, tier in enumerate(TIERS)}
 _NO_TIER = _TIER_PLACES[PriorityClass.NONE.value]
 
@@ -253,9 +253,9 @@ def _rows(nodes: Sequence[NodeModels], models: Sequence[Sequence[str]]) -> Indic
 
 
 def _model_peaks(model: str, cpu: Sequence[int], memory: Sequence[int]) -> ModelPeaks:
-    p60, p90, p95, p98, highest = (
+    p60, p90, p95, p98, highest = [
         Usage(cpu_milli=milli, memory_bytes=size) for milli, size in zip(cpu, memory, strict=True)
-    )
+    ]
     return ModelPeaks(model=model, p60=p60, p90=p90, p95=p95, p98=p98, max=highest)
 
 

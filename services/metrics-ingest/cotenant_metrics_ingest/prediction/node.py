@@ -29,7 +29,7 @@ from cotenant.model.bounds import Amount
 from cotenant.model.names import CPU, MEMORY
 from cotenant.model.quantities import QuantityError
 from cotenant.model.tiers import NOT_PROD, PriorityClass
-from cotenant_metrics_ingest.means import NODE as NODE_ROW
+from cotenant_metrics_ingest.means import NODE_ROW as NODE_ROW
 from cotenant_metrics_ingest.prediction import checkpoints
 from cotenant_metrics_ingest.prediction.buckets import Floats
 from cotenant_metrics_ingest.prediction.models import (
@@ -53,7 +53,7 @@ MOST_CAUGHT_UP = 10.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class PlacementView(PayloadView, frozen=True, kw_only=True):
+class PredictionPlacement(PayloadView, frozen=True, kw_only=True):
     """The decoded part of a placement; its figures, allocation and reasons are not decoded."""
 
     OF = Placement
@@ -68,7 +68,7 @@ class PlacementView(PayloadView, frozen=True, kw_only=True):
     bound_at: datetime | None = None
 
 
-class PlacedPod(msgspec.Struct, frozen=True, gc=False):
+class PredictedPod(msgspec.Struct, frozen=True, gc=False):
     """A placement as prediction sees it. `created_seconds`: since the epoch; `tier` with its default."""
 
     uid: str
@@ -79,7 +79,7 @@ class PlacedPod(msgspec.Struct, frozen=True, gc=False):
     ended: bool
 
     @classmethod
-    def of(cls, placement: Placement | PlacementView) -> "PlacedPod":
+    def of(cls, placement: Placement | PredictionPlacement) -> "PredictedPod":
         """One with an unreadable manifest counts as a prod pod that was created just now: nothing of it is reclaimable."""
         tier, created = PriorityClass.PROD.value, float("inf")
         try:
@@ -210,7 +210,7 @@ class NodePrediction:
         predicted: Predicted,
         by_time: Sequence[ResourceForecast],
         pods: Sequence[str],
-        placed: Mapping[str, PlacedPod],
+        placed: Mapping[str, PredictedPod],
         allocatable: Usage | None,
         now: datetime,
         *,

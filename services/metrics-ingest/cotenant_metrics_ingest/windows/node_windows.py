@@ -25,7 +25,7 @@ import numpy as np
 
 from cotenant.events.node.metrics import NodeMetricComputed
 from cotenant.events.node.usage import NumaUsage, Series, UsageSample
-from cotenant_metrics_ingest.means import HOST, MAX_ROWS, NODE, SLOTS_PER_WINDOW, SYSTEM, MeanSlots, Rows
+from cotenant_metrics_ingest.means import HOST_ROW, MAX_ROWS, NODE_ROW, SLOTS_PER_WINDOW, SYSTEM_ROW, MeanSlots, Rows
 from cotenant_metrics_ingest.points import MAX_OPEN
 from cotenant_metrics_ingest.samples import LARGEST_VALUE, Samples
 from cotenant_metrics_ingest.slots import MAX_SLOTS, PercentileSlots, encode_ended, settle
@@ -70,7 +70,7 @@ class WindowSizes(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Member(msgspec.Struct, frozen=True):
+class WindowMember(msgspec.Struct, frozen=True):
     """A pod or host application of the last message."""
 
     key: str
@@ -80,12 +80,12 @@ class Member(msgspec.Struct, frozen=True):
     qos: str
 
 
-def member_of(key: str, namespace: str, name: str, priority: str, qos: str) -> Member:
+def member_of(key: str, namespace: str, name: str, priority: str, qos: str) -> WindowMember:
     """A member with interned texts."""
-    return Member(intern(key), intern(namespace), intern(name), intern(priority), intern(qos))
+    return WindowMember(intern(key), intern(namespace), intern(name), intern(priority), intern(qos))
 
 
-class Refused(msgspec.Struct, frozen=True):
+class RefusedUsage(msgspec.Struct, frozen=True):
     """A refused message: it did not enter the windows."""
 
     reason: str
@@ -105,9 +105,9 @@ class NodeWindows:
         self.counter = 0
         self.period_ms = 0
         """Span of the last message's samples plus one sampling period: the interval between messages."""
-        self.pods: tuple[Member, ...] = ()
+        self.pods: tuple[WindowMember, ...] = ()
         """By namespace and name."""
-        self.host_applications: tuple[Member, ...] = ()
+        self.host_applications: tuple[WindowMember, ...] = ()
         self.numa: tuple[NumaUsage, ...] = ()
         """Of the last message."""
         self._offsets: tuple[int, ...] = ()
@@ -122,7 +122,7 @@ class NodeWindows:
         key has one of its own; and the dictionary that the rows are from.
         """
 
-    def take(self, sample: UsageSample, samples: Samples | None, end_ms: int, log_ms: int) -> Refused | None:
+    def take(self, sample: UsageSample, samples: Samples | None, end_ms: int, log_ms: int) -> RefusedUsage | None:
         """Accept or refuse a message with event time `end_ms`. `samples`: its table, where it is regular; `log_ms`: the log's
         time, 0 if unknown."""
         offsets = sample.offsets_ms
@@ -166,18 +166,20 @@ class NodeWindows:
         windows.pods, windows.host_applications, windows.numa = self.pods, self.host_applications, self.numa
         return windows
 
-    def _refusal(self, sample: UsageSample, newest_ms: int, log_ms: int, *, regular: bool) -> Refused | None:
+    def _refusal(self, sample: UsageSample, newest_ms: int, log_ms: int, *, regular: bool) -> RefusedUsage | None:
         fault = self._time_fault(sample) or ("" if regular else _values_fault(sample))
         if fault:
-            return Refused(MALFORMED, fault)
+            return RefusedUsage(MALFORMED, fault)
         if self.last_ms and newest_ms <= self.last_ms:
             if sample.boot == self.boot and sample.counter <= self.counter:
-                return Refused(REPEATED, "")
-            return Refused(BACKWARDS, f"its newest sample is {self.last_ms - newest_ms} ms before the newest that was taken")
+                return RefusedUsage(REPEATED, "")
+            return RefusedUsage(
+                BACKWARDS, f"its newest sample is {self.last_ms - newest_ms} ms before the newest that was taken"
+            )
         if log_ms and newest_ms > log_ms + FUTURE_TOLERANCE_MS:
-            return Refused(FUTURE, f"its newest sample is {newest_ms - log_ms} ms ahead of the log")
+            return RefusedUsage(FUTURE, f"its newest sample is {newest_ms - log_ms} ms ahead of the log")
         if log_ms and newest_ms < log_ms - max(self.sizes.durations_ms):
-            return Refused(TOO_OLD, f"its newest sample is {log_ms - newest_ms} ms behind the log")
+            return RefusedUsage(TOO_OLD, f"its newest sample is {log_ms - newest_ms} ms behind the log")
         return None
 
     def _time_fault(self, sample: UsageSample) -> str:
@@ -217,7 +219,7 @@ class NodeWindows:
             self._rows_alone = np.array(rows, dtype=np.int64)
 
     def _remember(self, sample: UsageSample) -> None:
-        """Update the members from the message; no work while they stay the same."""
+        """Update the members from the message; returns at once if they are unchanged."""
         pods, hosts = sample.pods, sample.host_applications
         parts = [pod.uid for pod in pods]
         if "" in parts:
@@ -226,18 +228,18 @@ class NodeWindows:
         parts += [pod.qos for pod in pods]
         if hosts:
             parts += [part for host in hosts for part in (host.name, host.priority, host.qos)]
-        # As one text: it is compared in one go, where single strings would each have to be fetched from memory.
+        # Joined to one text: a single comparison, where separate strings would cost a memory access each.
         in_message = f"{len(pods)}\0{_NUL.join(parts)}"
         if in_message == self._in_message and len(parts) == self._parts_in_message:
             return
-        # A text with a part that holds a NUL is like none.
+        # With a NUL in a part the joined text is ambiguous: it is not kept, so the next message is read in full.
         self._in_message = in_message if in_message.count(_NUL) == max(len(parts), 1) else ""
         self._parts_in_message = len(parts)
         in_pods = [
             member_of(pod.uid or f"{pod.namespace}/{pod.name}", pod.namespace, pod.name, pod.priority, pod.qos) for pod in pods
         ]
-        in_hosts = [member_of(HOST + host.name, "", host.name, host.priority, host.qos) for host in hosts]
-        self.keys = [NODE, SYSTEM, *(member.key for member in (*in_pods, *in_hosts))]
+        in_hosts = [member_of(HOST_ROW + host.name, "", host.name, host.priority, host.qos) for host in hosts]
+        self.keys = [NODE_ROW, SYSTEM_ROW, *(member.key for member in (*in_pods, *in_hosts))]
         self._rows_in = {}
         self.pods = tuple(sorted(in_pods[:MAX_ROWS], key=lambda pod: (pod.namespace, pod.name, pod.key)))
         self.host_applications = tuple(sorted(in_hosts[:MAX_ROWS], key=lambda host: host.name))
@@ -257,14 +259,14 @@ class NodeWindows:
         windows.period_ms = digest.span_ms
         windows.pods = tuple(member_of(pod.uid, pod.namespace, pod.name, pod.priority, pod.qos) for pod in metric.pods)
         windows.host_applications = tuple(
-            member_of(HOST + host.name, "", host.name, host.priority, host.qos) for host in metric.host_applications
+            member_of(HOST_ROW + host.name, "", host.name, host.priority, host.qos) for host in metric.host_applications
         )
         return windows
 
     @property
     def reported_rows(self) -> tuple[str, ...]:
         """Rows with means in a report."""
-        return (NODE, SYSTEM, *(member.key for member in (*self.pods, *self.host_applications)))
+        return (NODE_ROW, SYSTEM_ROW, *(member.key for member in (*self.pods, *self.host_applications)))
 
 
 def cut(end_ms: int, offsets: Sequence[int], first: int, width_ms: int) -> list[tuple[int, int, int]]:

@@ -19,14 +19,14 @@ from enum import Enum
 from msgspec import Struct
 
 from cotenant.domain.amplification import amplified
-from cotenant.model.names import CPU, MEMORY, PODS
+from cotenant.model.names import CPU, MEMORY, RESOURCE_PODS
 from cotenant_node_executor.core.placed import DecodedPlacement, Key, sequence_of
 
-_FIRST = (PODS, CPU, MEMORY)
+_FIRST = (RESOURCE_PODS, CPU, MEMORY)
 """The order in which kubelet compares; others follow by name."""
 
 
-class Refusal(Struct, frozen=True):
+class AdmissionRefusal(Struct, frozen=True):
     """Why a pod is not run here."""
 
     reason: str
@@ -56,7 +56,7 @@ class Admission:
 
     def refusals(
         self, pods: Mapping[Key, DecodedPlacement], run_of: Callable[[Key, str], RunState]
-    ) -> Iterator[tuple[Key, Refusal]]:
+    ) -> Iterator[tuple[Key, AdmissionRefusal]]:
         """Yield the waiting pods that do not fit, in order of arrival. `run_of`: the progress of the pod of that name and
         uid.
 
@@ -87,15 +87,15 @@ def take_room(used: dict[str, int], requests: Mapping[str, int]) -> None:
     """Count one more pod."""
     for name, amount in requests.items():
         used[name] = used.get(name, 0) + amount
-    used[PODS] = used.get(PODS, 0) + 1
+    used[RESOURCE_PODS] = used.get(RESOURCE_PODS, 0) + 1
 
 
-def refusal(requests: Mapping[str, int], used: Mapping[str, int], allocatable: Mapping[str, int]) -> Refusal | None:
+def refusal(requests: Mapping[str, int], used: Mapping[str, int], allocatable: Mapping[str, int]) -> AdmissionRefusal | None:
     """Return why a pod does not fit beside what is used. Amounts are those of placements: cpu in milli-cores, else units."""
-    wanted = {**requests, PODS: 1}
+    wanted = {**requests, RESOURCE_PODS: 1}
     for name in (*_FIRST, *sorted(wanted.keys() - set(_FIRST))):
         requested, capacity = wanted.get(name, 0), allocatable.get(name)
         if requested > 0 and capacity is not None and used.get(name, 0) + requested > capacity:
             figures = f"requested: {requested}, used: {used.get(name, 0)}, capacity: {capacity}"
-            return Refusal(f"OutOf{name}", f"Pod was rejected: Node didn't have enough resource: {name}, {figures}")
+            return AdmissionRefusal(f"OutOf{name}", f"Pod was rejected: Node didn't have enough resource: {name}, {figures}")
     return None

@@ -24,7 +24,7 @@ from cotenant_node_executor.targets.address import (
     Place,
     place_text,
 )
-from cotenant_node_executor.targets.interface import UNLIMITED, Knob
+from cotenant_node_executor.targets.interface import UNLIMITED_TEXT, Knob
 
 REMEMBERED = 1024
 
@@ -84,7 +84,7 @@ def compose(
 def _fit_burst(won: dict[Attribute, Desired]) -> None:
     """Lower a burst to its quota. Without a quota a burst has no effect, and no kernel refuses it."""
     quota, burst = won.get(Knob.CPU_QUOTA), won[Knob.CPU_BURST]
-    if quota is not None and quota.value != UNLIMITED and int(burst.value) > int(quota.value):
+    if quota is not None and quota.value != UNLIMITED_TEXT and int(burst.value) > int(quota.value):
         won[Knob.CPU_BURST] = replace(burst, value=quota.value, why=f"{burst.why}, at most the quota")
 
 

@@ -35,22 +35,22 @@ from cotenant_node_executor.core.evictions import Evictions
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.placed import DecodedPlacement, Key, read_placement, sequence_of
 from cotenant_node_executor.core.placed_pods import PlacedPods, asked_services, offers_latency
-from cotenant_node_executor.core.plan import NO_GROUPS, NOTHING, Plan, missing_groups
+from cotenant_node_executor.core.plan import EMPTY_PLAN, NO_GROUPS, CyclePlan, missing_groups
 from cotenant_node_executor.core.pod_steps import PodSteps
 from cotenant_node_executor.core.topology_report import TopologyReport
 from cotenant_node_executor.runtime.interface import Order
-from cotenant_node_executor.sampling.wanted import Wanted, wanted_by
+from cotenant_node_executor.sampling.wanted import SamplingOptions, wanted_by
 from cotenant_node_executor.strategies.registry import STRATEGIES
-from cotenant_node_executor.strategies.situation import NodeFacts
+from cotenant_node_executor.strategies.situation import LocalNode
 from cotenant_node_executor.strategies.strategy import RESTORE, Desired, Strategy
 from cotenant_node_executor.targets.address import Attribute, Place
-from cotenant_node_executor.targets.interface import Capabilities
+from cotenant_node_executor.targets.interface import NodeCapabilities
 
 MAX_PODS = 110
 """Pods on one node, as kubelet's default."""
 
 _GONE = PlacementPhase.GONE
-_NOBODY: frozenset[str] = frozenset()
+_NO_PODS: frozenset[str] = frozenset()
 
 
 class ExecutorCore:
@@ -59,8 +59,8 @@ class ExecutorCore:
 
     def __init__(
         self,
-        facts: NodeFacts,
-        capabilities: Capabilities,
+        facts: LocalNode,
+        capabilities: NodeCapabilities,
         boot: str,
         *,
         plain_processes: bool,
@@ -86,7 +86,7 @@ class ExecutorCore:
         """The overcommitted resources of the node."""
         self._admission = Admission()
         self._topology = TopologyReport(facts.name)
-        self.wanted = Wanted()
+        self.wanted = SamplingOptions()
         """Metrics that the node SLO enables; the same object while it does not change."""
         self.slo_ref = ""
         """The node SLO's event, empty before there is one."""
@@ -231,7 +231,7 @@ class ExecutorCore:
         return self.pods.by_name
 
     def trace_of(self, ref: str) -> str:
-        """The traceparent of a standing placement, by its reference; empty where there is none."""
+        """The traceparent of a current placement, by its reference; empty where there is none."""
         return next((placed.traceparent for placed in self.pods.by_name.values() if placed.ref == ref), "")
 
     def figures(self, strategy: str) -> dict[str, int]:
@@ -265,11 +265,11 @@ class ExecutorCore:
 
     # -- deciding ------------------------------------------------------------------------------------------------------
 
-    def plan(self, now: datetime) -> Plan:
+    def plan(self, now: datetime) -> CyclePlan:
         """Return this cycle's orders and file values; empty until the load is complete and the machine was observed."""
         seen = self.seen
         if seen is None or not self.loaded:
-            return NOTHING
+            return EMPTY_PLAN
         if self._admission.waiting:
             self._admit(seen)
         orders: list[Order] = []
@@ -294,13 +294,13 @@ class ExecutorCore:
         reclaims = tuple(self._targets.reclaims)
         self._targets.reclaims.clear()
         groups = tuple(sorted(missing)) if missing else ()
-        rehearsed = self._targets.rehearsed
-        return Plan(tuple(orders), groups, targets, evictions, waiting, problems, reclaims, rehearsed)
+        dry_runs = self._targets.dry_runs
+        return CyclePlan(tuple(orders), groups, targets, evictions, waiting, problems, reclaims, dry_runs)
 
     def _leaving(self) -> frozenset[str]:
         """The pods that are being evicted here, and those that the placement ends."""
         if not self.evictions.uids and not self.pods.terminating:
-            return _NOBODY
+            return _NO_PODS
         return self.evictions.uids | self.pods.terminating
 
     def _admit(self, seen: Observation) -> None:
@@ -318,7 +318,7 @@ class ExecutorCore:
         self._changed = True
 
     def _report_strategies(self) -> None:
-        """Report the strategies that raised, with the node SLO as the message to blame."""
+        """Report the strategies that raised; the finding names the node SLO as its cause."""
         faults, self._targets.faults = self._targets.faults, []
         slo = self.slo or NodeSLORendered(node=self.facts.name)
         about = Event(subject=slo_subject(self.facts.name), data=slo, sequence=sequence_of(self.slo_ref))

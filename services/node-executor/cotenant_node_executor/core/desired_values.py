@@ -5,7 +5,7 @@ value for each target, and the evictions that strategies order. Every value foll
 memories; all other state is a cache of the last cycle. Every cycle returns all values, so the writer can repair a file that
 another process changed.
 
-A target without a desired value gets its initial value again. A dry run is only reported (`rehearsal`).
+A target without a desired value gets its initial value again. A dry run is only reported (`dry_runs`).
 
 | source of desired values | computed from | computed again when |
 |---|---|---|
@@ -24,17 +24,17 @@ from msgspec.structs import replace
 
 from cotenant.events.node.resources import NodeResources, NodeSLORendered
 from cotenant_node_executor.core.composer import Composed, Composer, CompositionError
+from cotenant_node_executor.core.dry_runs import DryRunResult, DryRuns
 from cotenant_node_executor.core.initial_values import InitialValues
 from cotenant_node_executor.core.observation import NO_STORAGE, Observation, same_figures
 from cotenant_node_executor.core.plan import Problems
-from cotenant_node_executor.core.rehearsal import Rehearsal, Rehearsed
-from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.strategies.pod_view import REMEMBERED_SHAPES, PodShape, PodView
 from cotenant_node_executor.strategies.pods.pod_values import burstable_milli
 from cotenant_node_executor.strategies.registry import STRATEGIES, precedence
 from cotenant_node_executor.strategies.sections import is_dry_run
 from cotenant_node_executor.strategies.situation import (
-    NodeFacts,
+    LocalNode,
     Situation,
     best_effort_tree,
     holding_cpus,
@@ -42,26 +42,26 @@ from cotenant_node_executor.strategies.situation import (
 )
 from cotenant_node_executor.strategies.strategy import (
     RESTORE,
-    Decision,
     Desired,
     DesiredValues,
     Evict,
     Input,
-    Policy,
+    NodePolicy,
     Reclaim,
     Reset,
     Strategy,
+    StrategyDecision,
     StrategyOrder,
 )
 from cotenant_node_executor.targets.address import INITIAL_VALUES, Attribute, Place
-from cotenant_node_executor.targets.interface import LARGE_BURSTS, Capabilities
+from cotenant_node_executor.targets.interface import LARGE_BURSTS, NodeCapabilities
 
 
 class DesiredTargets:
     """The targets of one node. Bound: the last cycle."""
 
     def __init__(
-        self, facts: NodeFacts, capabilities: Capabilities, strategies: tuple[Strategy, ...] = STRATEGIES
+        self, facts: LocalNode, capabilities: NodeCapabilities, strategies: tuple[Strategy, ...] = STRATEGIES
     ) -> None:
         self._facts = facts
         self._capabilities = capabilities
@@ -72,15 +72,15 @@ class DesiredTargets:
         self._groups: frozenset[str] = frozenset()
         """The groups that the last cycle observed or created."""
         self._sysctl: int | None = None
-        self._policy = Policy(capabilities, None)
+        self._policy = NodePolicy(capabilities, None)
         self._resources: NodeResources | None = None
         self._dry: frozenset[str] = frozenset()
         """Names of the strategies that are a dry run under the policy."""
-        self._rehearsal = Rehearsal()
-        self.rehearsed: Sequence[Rehearsed] = ()
+        self._dry_runs = DryRuns()
+        self.dry_runs: Sequence[DryRunResult] = ()
         """Would-be actions of strategies in a dry run, of the last cycle."""
         self._initial = InitialValues(facts, capabilities, precedence(strategies))
-        self._there: dict[str, PodView] = {}
+        self._existing: dict[str, PodView] = {}
         """Placed pods with an existing group, by group, as of their last computed values."""
         self._burstable_milli = 0
         """CPU requests of the burstable pods among them."""
@@ -91,7 +91,7 @@ class DesiredTargets:
         """Strategies that decide in this cycle, by source."""
         self._usage: Observation | None = None
         """The observation that strategies last decided from."""
-        self._spike: Snapshot | None = None
+        self._spike: UsageSnapshot | None = None
         self._memories: dict[str, Struct | None] = {}
         """By strategy name; immutable structs."""
         self._orders: dict[str, tuple[Evict, ...]] = {}
@@ -115,7 +115,7 @@ class DesiredTargets:
         self._on_cycle: Sequence[str] = ()
         self._on_resources: Sequence[str] = ()
         self._on_spike: Sequence[str] = ()
-        self._find_takers()
+        self._index_inputs()
 
     @property
     def every_cycle(self) -> bool:
@@ -179,18 +179,18 @@ class DesiredTargets:
         orders = [(name, order) for name, own in self._orders.items() for order in own] if self._orders else ()
         composed = self._composer.composed()
         if self._composer.dropped or self._initial.is_time(seen.snapshot):
-            self._initial.add_left_over(self._there.values(), self._groups, composed.winner)
+            self._initial.add_left_over(self._existing.values(), self._groups, composed.winner)
             self._initial.add(self._composer.dropped, self._groups)
             self._composer.dropped = {}
             self._composer.put(RESTORE.name, self._initial.values)
             again = self._composer.composed()
             composed = replace(again, changed=(*composed.changed, *again.changed))
-        self.rehearsed = self._rehearsal.report(composed.winner) if self._dry else ()
+        self.dry_runs = self._dry_runs.report(composed.winner) if self._dry else ()
         return composed, orders
 
     def _update(self, placed: Mapping[str, PodView], changed: Set[str], slo: NodeSLORendered | None) -> None:
         """Update the values of new and changed pods, and mark the strategies that must decide again."""
-        put, there, new_policy = self._composer.put, self._there, self._policy.slo is not slo
+        put, there, new_policy = self._composer.put, self._existing, self._policy.slo is not slo
         if self._initial and changed:
             self._initial.keep(self._groups)
             put(RESTORE.name, self._initial.values)
@@ -214,13 +214,13 @@ class DesiredTargets:
                 del there[group]
                 put(group, {})
                 if self._dry:
-                    self._rehearsal.values(group, {})
+                    self._dry_runs.values(group, {})
         if new_policy:
-            self._policy = Policy(self._capabilities, slo)
+            self._policy = NodePolicy(self._capabilities, slo)
             self._find_dry_runs(slo)
             self._of_shape.clear()
             self._faulted.clear()
-            self._find_takers()
+            self._index_inputs()
             self._due.update(self._deciding)
             came = [*there.values()]
         if of_tree:
@@ -230,15 +230,15 @@ class DesiredTargets:
         for pod in came:
             put(pod.group, dict(zip(pod.groups, self._pod_values(pod.shape, dry=False), strict=True)))
             if self._dry:
-                self._rehearsal.values(pod.group, dict(zip(pod.groups, self._pod_values(pod.shape, dry=True), strict=True)))
+                self._dry_runs.values(pod.group, dict(zip(pod.groups, self._pod_values(pod.shape, dry=True), strict=True)))
 
     def _find_dry_runs(self, slo: NodeSLORendered | None) -> None:
         strategies = (*self._deciding.values(), *[strategy for strategy, _ in self._of_pod])
         self._dry = frozenset([each.name for each in strategies if is_dry_run(slo, each.section)])
         if not self._dry:
-            self._rehearsal = Rehearsal()
+            self._dry_runs = DryRuns()
 
-    def _find_takers(self) -> None:
+    def _index_inputs(self) -> None:
         inputs = {source: strategy.inputs(self._policy) for source, strategy in self._deciding.items()}
         self._on_pods, self._on_tree, self._on_usage, self._on_cycle, self._on_resources, self._on_spike = (
             [source for source in inputs if each in inputs[source]]
@@ -265,11 +265,11 @@ class DesiredTargets:
             values = self._of_shape[shape, dry] = tuple(groups)
         return values
 
-    def _situation(self, snapshot: Snapshot | None, seen: Observation) -> Situation:
+    def _situation(self, snapshot: UsageSnapshot | None, seen: Observation) -> Situation:
         return Situation(
             node=self._facts,
             capabilities=self._capabilities,
-            pods=self._there,
+            pods=self._existing,
             groups=self._groups,
             tree=self._tree,
             slo=self._policy.slo,
@@ -303,8 +303,8 @@ class DesiredTargets:
             if decision.problems or strategy.name in self._problems:
                 self._take_problems(strategy.name, decision.problems)
             if strategy.name in self._dry:
-                self._rehearsal.values(source, values)
-                self._rehearsal.orders(strategy.name, decision.orders)
+                self._dry_runs.values(source, values)
+                self._dry_runs.orders(strategy.name, decision.orders)
                 self._orders.pop(strategy.name, None)
                 self._composer.put(source, {})
                 continue
@@ -314,7 +314,7 @@ class DesiredTargets:
                 self._composer.put(source, values)
         self._due.clear()
 
-    def _take_orders(self, strategy: str, decision: Decision) -> None:
+    def _take_orders(self, strategy: str, decision: StrategyDecision) -> None:
         self.reclaims += [(strategy, order) for order in decision.orders if isinstance(order, Reclaim)]
         evictions = tuple([order for order in decision.orders if isinstance(order, Evict)])
         if evictions:

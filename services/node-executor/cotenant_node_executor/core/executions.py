@@ -31,13 +31,13 @@ from cotenant.events.node.execution import Change, Execution
 from cotenant.log.contract import EXECUTION, USAGE
 from cotenant.model.subjects import execution_subject
 from cotenant_node_executor.core.core import ExecutorCore
+from cotenant_node_executor.core.dry_runs import DryRunResult
 from cotenant_node_executor.core.placed import Key
-from cotenant_node_executor.core.plan import Plan, Problems
-from cotenant_node_executor.core.rehearsal import Rehearsed
+from cotenant_node_executor.core.plan import CyclePlan, Problems
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Start, Stop
 from cotenant_node_executor.strategies.strategy import RESTORE, Cause, Desired, Evict, Reclaim
 from cotenant_node_executor.targets.address import Place, place_text
-from cotenant_node_executor.targets.interface import Knob, Reclaimed, WriteReport, Written
+from cotenant_node_executor.targets.interface import Knob, Reclaimed, WriteReport, WrittenValue
 
 MAX_CHANGES = 50
 
@@ -62,7 +62,7 @@ class Executions:
         self._strangers: tuple[str, ...] = ()
 
     def of_cycle(
-        self, core: ExecutorCore, plan: Plan, report: WriteReport, carried_out: Sequence[Order], now: datetime
+        self, core: ExecutorCore, plan: CyclePlan, report: WriteReport, carried_out: Sequence[Order], now: datetime
     ) -> list[Event]:
         """The events of one cycle, in a stated order."""
         events = self._writes(core, plan, report, now) if report.written else []
@@ -74,8 +74,8 @@ class Executions:
             events += self._evictions_that_wait(core, plan.waiting, now)
         if plan.problems:
             events += [self._problems(core, problems, now) for problems in plan.problems]
-        if plan.rehearsed:
-            events += [self._rehearsal(core, rehearsed, now) for rehearsed in plan.rehearsed]
+        if plan.dry_runs:
+            events += [self._dry_run(core, each, now) for each in plan.dry_runs]
         if report.refused:
             events += self._refused_by_kernel(core, plan, report, now)
         if core.pods.refused or self._refused_pods:
@@ -96,8 +96,8 @@ class Executions:
         )
         return self._event("kubelet", execution, (), now)
 
-    def _writes(self, core: ExecutorCore, plan: Plan, report: WriteReport, now: datetime) -> list[Event]:
-        by_topic: dict[str, list[tuple[Written, Desired]]] = {}
+    def _writes(self, core: ExecutorCore, plan: CyclePlan, report: WriteReport, now: datetime) -> list[Event]:
+        by_topic: dict[str, list[tuple[WrittenValue, Desired]]] = {}
         for written in report.written:
             winner = plan.targets.winner(written.place, written.attribute)
             if winner is not None:
@@ -165,16 +165,16 @@ class Executions:
             causes.append(NEWEST_USAGE)
         return self._event(topic, execution, (*causes, *((core.slo_ref,) if core.slo_ref else ())), now)
 
-    def _rehearsal(self, core: ExecutorCore, rehearsed: Rehearsed, now: datetime) -> Event:
+    def _dry_run(self, core: ExecutorCore, result: DryRunResult, now: datetime) -> Event:
         """Would-be actions of a strategy in a dry run."""
-        changes, strategy = rehearsed.changes, core.strategies[rehearsed.strategy]
+        changes, strategy = result.changes, core.strategies[result.strategy]
         actions: list[str] = []
         if changes:
             first = changes[0]
             more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
             file = _target(first.place, first.desired.attribute.value)
             actions.append(f"{file}: {first.old or '?'} -> {first.desired.value}{more}: {first.desired.why}")
-        for order in rehearsed.orders:
+        for order in result.orders:
             if isinstance(order, Reclaim):
                 actions.append(f"{order.memory_bytes} bytes reclaimed from {order.group}: {order.why}")
                 continue
@@ -252,7 +252,7 @@ class Executions:
         )
         return self._event(RUNTIME, execution, (placed.ref,), now)
 
-    def _refused_by_kernel(self, core: ExecutorCore, plan: Plan, report: WriteReport, now: datetime) -> list[Event]:
+    def _refused_by_kernel(self, core: ExecutorCore, plan: CyclePlan, report: WriteReport, now: datetime) -> list[Event]:
         first = report.refused[0]
         winner = plan.targets.winner(first.place, first.attribute)
         more = len(report.refused) - 1

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Set
 
-from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, PodView
-from cotenant_node_executor.strategies.situation import NodeFacts
+from cotenant_node_executor.strategies.situation import LocalNode
 from cotenant_node_executor.strategies.strategy import RESTORE, Desired, DesiredValues
 from cotenant_node_executor.targets.address import (
     INITIAL_VALUES,
@@ -25,7 +25,7 @@ from cotenant_node_executor.targets.address import (
     Thread,
 )
 from cotenant_node_executor.targets.cpulist import format_cpu_list
-from cotenant_node_executor.targets.interface import ROOT_GROUP, Capabilities
+from cotenant_node_executor.targets.interface import ROOT_GROUP, NodeCapabilities
 
 LEFT_OVER_NS = 10_000_000_000
 Desires = Callable[[Place, Attribute], Desired | None]
@@ -35,7 +35,7 @@ Desires = Callable[[Place, Attribute], Desired | None]
 class InitialValues:
     """Of one node."""
 
-    def __init__(self, facts: NodeFacts, capabilities: Capabilities, settable: Collection[Attribute]) -> None:
+    def __init__(self, facts: LocalNode, capabilities: NodeCapabilities, settable: Collection[Attribute]) -> None:
         """`settable`: what strategies may set."""
         self._of_attribute: dict[Attribute, str] = {
             **INITIAL_VALUES,
@@ -62,7 +62,7 @@ class InitialValues:
                 desired = Desired(attribute, value, RESTORE.name, "nothing else desired")
                 self._desired.setdefault(place, {})[attribute] = desired
 
-    def is_time(self, snapshot: Snapshot | None) -> bool:
+    def is_time(self, snapshot: UsageSnapshot | None) -> bool:
         """Whether it is time to undo an earlier executor's values; False once that was done."""
         if snapshot is None or self._looked:
             return False

@@ -29,8 +29,8 @@ from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.placed import Key
 from cotenant_node_executor.core.usage_window import UsageWindow
 from cotenant_node_executor.runtime.interface import Order, PodToRun, Runtime
-from cotenant_node_executor.sampling.snapshot import Look
-from cotenant_node_executor.sampling.wanted import Wanted
+from cotenant_node_executor.sampling.snapshot import TriggerCheck
+from cotenant_node_executor.sampling.wanted import SamplingOptions
 from cotenant_node_executor.strategies.strategy import Reclaim
 from cotenant_node_executor.targets.interface import Reclaimed, WriteReport
 
@@ -65,11 +65,11 @@ class Machine(Protocol):
         """Whether the next cycle should sample, however new the last sample is."""
         ...
 
-    def look(self) -> Look:
+    def look(self) -> TriggerCheck:
         """Check urgent conditions between two cycles; this is cheap."""
         ...
 
-    def measure(self, wanted: Wanted) -> None:
+    def measure(self, wanted: SamplingOptions) -> None:
         """Measure this from now on, beside node and pods."""
         ...
 
@@ -114,7 +114,7 @@ class ExecutorNode:
             name, core.boot, sample_seconds=periods.sample_seconds, report_seconds=periods.report_seconds
         )
         self._executions = Executions(name)
-        self._measured: Wanted | None = None
+        self._measured: SamplingOptions | None = None
         """The last requested measurements."""
         self._traces: Traces | None = None
         """Of events folded by `apply` and published; None without traces, as in the simulator."""
@@ -184,7 +184,7 @@ class ExecutorNode:
         self._usage_ref = ref
 
     def due(self, now: datetime) -> bool:
-        """Whether a cycle has new work, given that the machine did not change by itself."""
+        """Whether a cycle has new work although nothing changed on the machine."""
         return self._moved or self.core.has_work or self._window.due(now)
 
     def execution_stored(self, event: Event) -> None:

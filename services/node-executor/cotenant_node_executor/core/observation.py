@@ -12,7 +12,7 @@ from msgspec import Struct
 from cotenant_node_executor.runtime.interface import ContainerState
 from cotenant_node_executor.sampling.latency.readings import NO_SERVICES, Services
 from cotenant_node_executor.sampling.slow.readings import MachineFacts, SlowReadings
-from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.sampling.threads import NO_THREADS, Threads
 from cotenant_node_executor.targets.disks import Storage
 from cotenant_node_executor.targets.interface import Knob
@@ -27,7 +27,7 @@ class Observation(Struct, frozen=True, gc=False):
     `current`: present values of the files that strategies start from.
     """
 
-    snapshot: Snapshot | None
+    snapshot: UsageSnapshot | None
     states: Mapping[str, Mapping[str, ContainerState]]
     groups: frozenset[str]
     current: Mapping[tuple[str, Knob], str]
@@ -37,7 +37,7 @@ class Observation(Struct, frozen=True, gc=False):
     slow: SlowReadings | None = None
     storage: Storage = NO_STORAGE
     """The same object while nothing changed."""
-    spike: Snapshot | None = None
+    spike: UsageSnapshot | None = None
     """The sample with the services' CPU as measured since, where it rose suddenly; until the next sample."""
     threads: Threads = NO_THREADS
     """Threads of busy pods, if the node SLO protects single threads."""
@@ -55,7 +55,7 @@ def same_figures(before: Observation, now: Observation) -> bool:
     return _same_usage(before.snapshot, now.snapshot) and before.current == now.current
 
 
-def _same_usage(before: Snapshot | None, now: Snapshot | None) -> bool:
+def _same_usage(before: UsageSnapshot | None, now: UsageSnapshot | None) -> bool:
     if before is now or before is None or now is None:
         return before is now
     return before.pods is now.pods and before.node.cpu_milli == now.node.cpu_milli

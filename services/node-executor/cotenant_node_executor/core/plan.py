@@ -7,8 +7,8 @@ from collections.abc import Sequence, Set
 from msgspec import Struct
 
 from cotenant_node_executor.core.composer import Composed
+from cotenant_node_executor.core.dry_runs import DryRunResult
 from cotenant_node_executor.core.placed import Key
-from cotenant_node_executor.core.rehearsal import Rehearsed
 from cotenant_node_executor.runtime.interface import Order, Start
 from cotenant_node_executor.strategies.strategy import Evict, Reclaim
 
@@ -22,7 +22,7 @@ class Problems(Struct, frozen=True, gc=False):
     texts: tuple[str, ...]
 
 
-class Plan(Struct, frozen=True, gc=False):
+class CyclePlan(Struct, frozen=True, gc=False):
     """The groups, values and orders of one cycle."""
 
     orders: tuple[Order, ...]
@@ -37,11 +37,11 @@ class Plan(Struct, frozen=True, gc=False):
     """New problems of strategies."""
     reclaims: tuple[tuple[str, Reclaim], ...] = ()
     """Memory to reclaim, each with its strategy."""
-    rehearsed: Sequence[Rehearsed] = ()
+    dry_runs: Sequence[DryRunResult] = ()
     """Would-be actions of strategies in a dry run."""
 
 
-NOTHING = Plan(orders=(), groups=(), targets=Composed({}, {}))
+EMPTY_PLAN = CyclePlan(orders=(), groups=(), targets=Composed({}, {}))
 
 
 def missing_groups(orders: Sequence[Order], there: frozenset[str]) -> Set[str]:

@@ -60,7 +60,7 @@ class PodSteps:
         """Pods on the machine without a placement; None: to be looked up."""
         self.keeps_orphans = False
         """Pods without a placement keep running: another LOG placed them."""
-        self._set_aside: set[Key] = set()
+        self._quarantined: set[Key] = set()
         """Pods whose step raised, until a new fact about the pod."""
         self.findings: list[Finding] = []
         """What was quarantined and is not published yet."""
@@ -79,7 +79,7 @@ class PodSteps:
         """Something about this pod changed."""
         self.open.add(key)
         self._steps.pop(key, None)
-        self._set_aside.discard(key)
+        self._quarantined.discard(key)
 
     def placement_changed(self, key: Key, *, gone: bool) -> None:
         """A placement of this name arrived, or ended."""
@@ -186,12 +186,12 @@ class PodSteps:
 
     def _step(self, key: Key, placed: DecodedPlacement, seen: Observation, now: datetime) -> PodStep | None:
         """Compute a placed pod's orders and report; None where it cannot run here, or is quarantined."""
-        if placed.to_run is None or placed.refusal or key in self._set_aside:
+        if placed.to_run is None or placed.refusal or key in self._quarantined:
             return None
         try:
             return self._compute(key, placed.to_run, placed.placement, seen, now)
-        except Exception as error:  # noqa: BLE001 - whatever a pod makes a rule raise, the node goes on without it
-            self._set_aside.add(key)
+        except Exception as error:  # noqa: BLE001 - a pod that makes a rule raise is quarantined; the others go on
+            self._quarantined.add(key)
             subject, sequence = placement_subject(self._node, *key), sequence_of(placed.ref)
             about = Event(subject=subject, data=placed.placement, sequence=sequence)
             self.findings.append(Finding(about, f"{type(error).__name__}: {error}"))
@@ -232,7 +232,7 @@ class PodSteps:
                     ends.append(self._end(key, known, now))
                 continue
             step = self._steps.get(key) or self._step(key, placed, seen, now)
-            if key in self._set_aside:
+            if key in self._quarantined:
                 self.open.discard(key)
                 continue
             report = step.report if step is not None else refused_report(placed)
@@ -254,8 +254,8 @@ class PodSteps:
         return events + ends
 
     def _is_starting(self, key: Key, step: PodStep, known: _Report | None, now: datetime) -> bool:
-        """Return whether a pod's containers were ordered to start less than START ago. That it is pending is reported
-        only if the start takes longer: most often they run by then, and one report suffices."""
+        """Return whether a pod's containers were ordered to start less than START ago. The phase Pending is
+        reported only if the start takes longer: usually they run by then, and one report suffices."""
         uid = step.report.uid
         if (known is not None and known.status.uid == uid) or not any(isinstance(order, Start) for order in step.orders):
             return False
@@ -271,7 +271,7 @@ class PodSteps:
 
 
 def _eviction_of(known: _Report | None, uid: str) -> tuple[str, ...]:
-    """The report that said the pod's eviction first, or one behind it: it names the sample, whichever executor saw that."""
+    """The first report with the pod's eviction, or a later one: its causes lead to the sample, also after a restart."""
     if known is None or known.status.uid != uid or known.status.eviction is None:
         return ()
     return (f"LOG:{known.sequence}",)

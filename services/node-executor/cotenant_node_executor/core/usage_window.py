@@ -29,20 +29,20 @@ from cotenant.events.node.usage import (
 from cotenant_node_executor.runtime.interface import PodToRun
 from cotenant_node_executor.sampling.idle_pages import hot_bytes
 from cotenant_node_executor.sampling.slow.readings import SlowReadings
-from cotenant_node_executor.sampling.snapshot import GroupUsage, PressureSet, Snapshot
-from cotenant_node_executor.sampling.snapshot import PodUsage as Reading
-from cotenant_node_executor.sampling.wanted import Wanted
+from cotenant_node_executor.sampling.snapshot import GroupUsage, PressureSet, UsageSnapshot
+from cotenant_node_executor.sampling.snapshot import PodSample as Reading
+from cotenant_node_executor.sampling.wanted import SamplingOptions
 
 MAX_SAMPLES = 120
 
 
 _NOTHING_SLOW = SlowReadings()
-_NOTHING_MORE = Wanted()
+_NOTHING_MORE = SamplingOptions()
 
 
 class _Taken(Struct, frozen=True, gc=False):
     at: datetime
-    snapshot: Snapshot
+    snapshot: UsageSnapshot
     slow: SlowReadings = _NOTHING_SLOW
 
 
@@ -75,7 +75,7 @@ class UsageWindow:
         self._ripe: datetime | None = None
         """Earliest time of publishing: half a sample period before the message is due."""
 
-    def add(self, snapshot: Snapshot, now: datetime, slow: SlowReadings | None = None) -> None:
+    def add(self, snapshot: UsageSnapshot, now: datetime, slow: SlowReadings | None = None) -> None:
         """Add a snapshot, and the newest readings of the slow collectors. The first one has no rates and is no sample; the
         first sample is published at once."""
         if snapshot.node.cpu_milli is None or snapshot.system.cpu_milli is None:
@@ -109,7 +109,7 @@ class UsageWindow:
             known = self._classes[uid] = (pod, (qos_default(pod).value, priority_default(pod).value))
         return known[1]
 
-    def message(self, pods: Mapping[str, PodToRun], now: datetime, wanted: Wanted = _NOTHING_MORE) -> UsageSample:
+    def message(self, pods: Mapping[str, PodToRun], now: datetime, wanted: SamplingOptions = _NOTHING_MORE) -> UsageSample:
         """Return the message of the period that ends now, with what is wanted beside CPU and working set, and begin the next
         period."""
         taken = list(self._taken)
@@ -147,7 +147,7 @@ class UsageWindow:
             ),
         )
 
-    def _pods(self, pods: Mapping[str, PodToRun], taken: list[_Taken], wanted: Wanted) -> tuple[PodUsage, ...]:
+    def _pods(self, pods: Mapping[str, PodToRun], taken: list[_Taken], wanted: SamplingOptions) -> tuple[PodUsage, ...]:
         """Usage of each pod in the newest sample; reused from the last message where as many samples had the same readings."""
         samples = [sample.snapshot.pods for sample in reversed(taken)]
         newest = samples[0]
@@ -190,7 +190,7 @@ class UsageWindow:
 
 
 def _series(
-    uid: str, runs: Sequence[tuple[Mapping[str, Reading], int]], wanted: Wanted, cold_bytes: int | None
+    uid: str, runs: Sequence[tuple[Mapping[str, Reading], int]], wanted: SamplingOptions, cold_bytes: int | None
 ) -> Series:
     """A pod's contiguous series that ends with the newest sample; `runs`: readings, and how many samples have them, newest
     first."""
@@ -203,7 +203,7 @@ def _series(
     return _series_of(found[::-1], wanted, cold_bytes)
 
 
-def _series_of(usages: Sequence[GroupUsage], wanted: Wanted, cold_bytes: int | None) -> Series:
+def _series_of(usages: Sequence[GroupUsage], wanted: SamplingOptions, cold_bytes: int | None) -> Series:
     """The series of one group, oldest first."""
     memory = [usage.memory_bytes or 0 for usage in usages]
     cpu = tuple([usage.cpu_milli or 0 for usage in usages])
@@ -213,12 +213,12 @@ def _series_of(usages: Sequence[GroupUsage], wanted: Wanted, cold_bytes: int | N
     return Series(
         cpu_milli=cpu,
         memory_bytes=tuple(memory),
-        page_cache_bytes=_on_top(memory, with_page_cache),
+        page_cache_bytes=_page_cache(memory, with_page_cache),
         cold_bytes=_cold(with_page_cache, wanted, cold_bytes),
     )
 
 
-def _node_series(taken: Sequence[_Taken], wanted: Wanted) -> Series:
+def _node_series(taken: Sequence[_Taken], wanted: SamplingOptions) -> Series:
     nodes = [sample.snapshot.node for sample in taken]
     cold = taken[-1].slow.cold
     memory = [node.memory_bytes for node in nodes]
@@ -226,24 +226,24 @@ def _node_series(taken: Sequence[_Taken], wanted: Wanted) -> Series:
     return Series(
         cpu_milli=tuple([node.cpu_milli or 0 for node in nodes]),
         memory_bytes=tuple(memory),
-        page_cache_bytes=_on_top(memory, with_page_cache) if wanted.page_cache else (),
+        page_cache_bytes=_page_cache(memory, with_page_cache) if wanted.page_cache else (),
         cold_bytes=_cold(with_page_cache, wanted, cold.node_bytes if cold is not None else None),
     )
 
 
-def _on_top(memory: Sequence[int], with_page_cache: Sequence[int]) -> tuple[int, ...]:
+def _page_cache(memory: Sequence[int], with_page_cache: Sequence[int]) -> tuple[int, ...]:
     """Usage beyond the working set; 0 where two reads are inconsistent."""
     return tuple([max(whole - part, 0) for part, whole in zip(memory, with_page_cache, strict=True)])
 
 
-def _cold(with_page_cache: Sequence[int], wanted: Wanted, cold_bytes: int | None) -> tuple[int, ...]:
+def _cold(with_page_cache: Sequence[int], wanted: SamplingOptions, cold_bytes: int | None) -> tuple[int, ...]:
     """The last reading of cold memory beside each sample; nothing where it is not wanted, or not known."""
     if not wanted.cold_memory or cold_bytes is None:
         return ()
     return tuple([whole - hot_bytes(whole, cold_bytes) for whole in with_page_cache])
 
 
-def _applications(taken: Sequence[_Taken], wanted: Wanted) -> tuple[HostApplicationUsage, ...]:
+def _applications(taken: Sequence[_Taken], wanted: SamplingOptions) -> tuple[HostApplicationUsage, ...]:
     """Usage of each wanted application in the newest sample, over the samples without a gap before it."""
     cold = taken[-1].slow.cold
     messages: list[HostApplicationUsage] = []

@@ -116,7 +116,7 @@ class LogRequest(Struct, frozen=True):
     previous: bool = False
 
 
-class LogUnavailableError(LookupError):
+class PodLogUnavailableError(LookupError):
     """The requested log does not exist; the message names what is missing."""
 
 

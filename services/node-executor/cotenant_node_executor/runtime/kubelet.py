@@ -22,8 +22,8 @@ from cotenant_node_executor.runtime.interface import (
     AskEviction,
     ContainerState,
     LogRequest,
-    LogUnavailableError,
     Order,
+    PodLogUnavailableError,
     PodToRun,
 )
 from cotenant_node_executor.targets.kubelet.driver import KubeletDriver
@@ -131,4 +131,4 @@ class KubeletRuntime:
 
     def read_log(self, request: LogRequest) -> str:
         """Raises LogUnavailableError: kubelet keeps the logs."""
-        raise LogUnavailableError(f"kubelet keeps the log of container {request.container}: ask it, or read /var/log/pods")
+        raise PodLogUnavailableError(f"kubelet keeps the log of container {request.container}: ask it, or read /var/log/pods")

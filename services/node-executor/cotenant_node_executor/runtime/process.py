@@ -38,8 +38,8 @@ from cotenant_node_executor.runtime.interface import (
     ContainerState,
     Forget,
     LogRequest,
-    LogUnavailableError,
     Order,
+    PodLogUnavailableError,
     PodToRun,
     Start,
     Stop,
@@ -198,14 +198,14 @@ class ProcessRuntime:
             self._fail(order, files, f"cannot start the shim: {error}")
 
     def _fail(self, order: Start, files: AttemptFiles, why: str) -> None:
-        """Let an attempt end without a program."""
+        """Record a failed attempt whose program was never started."""
         files.file("launch").touch(mode=0o600)
         files.file("error").write_text(why, encoding="utf-8")
         files.file("status").write_text(f"{CANNOT_RUN}\n", encoding="ascii")
         self.containers.add(order.pod.uid, order.container, files)
 
     def _bound_processes(self, group: str) -> None:
-        """Limit the processes and threads of a pod, if the kernel can."""
+        """Limit the processes and threads of a pod, if the kernel supports it."""
         try:
             self._driver.write(group, Knob.PIDS_MAX, str(PIDS_MAX))
         except (OSError, ValueError) as error:
@@ -277,11 +277,11 @@ class ProcessRuntime:
         folder = self._state / request.uid / request.container
         newest = newest_attempt(folder) if folder.is_dir() else None
         if newest is None:
-            raise LogUnavailableError(f"container {request.container} has not been started on this node")
+            raise PodLogUnavailableError(f"container {request.container} has not been started on this node")
         files = attempt_files(folder, newest.attempt - 1) if request.previous else newest
         log = files.file("log")
         if not log.exists():
-            raise LogUnavailableError(f"container {request.container} has no log of an attempt before this one")
+            raise PodLogUnavailableError(f"container {request.container} has no log of an attempt before this one")
         return read_tail(log, request.tail_lines, request.limit_bytes)
 
     def _folder(self, uid: str, container: str) -> Path:

@@ -14,7 +14,7 @@ from cotenant_node_executor.sampling.snapshot import PressureSet
 from cotenant_node_executor.targets.cgroup.files import PRESSURE_STATS
 from cotenant_node_executor.targets.cgroup.tree import read_file
 from cotenant_node_executor.targets.interface import Stat
-from cotenant_node_executor.targets.psi import Pressure, parse_pressure
+from cotenant_node_executor.targets.psi import PsiStats, parse_pressure
 
 PathOf = Callable[[str, Stat], Path | None]
 
@@ -55,7 +55,7 @@ def _read(path: str) -> str:
     return (read_file(path) or "") if path else ""
 
 
-def read_pressure(path: str) -> Pressure | None:
+def read_pressure(path: str) -> PsiStats | None:
     content = _read(path)
     return parse_pressure(content) if content else None
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from posixpath import join
 
 from cotenant_node_executor.sampling.wanted import HostApplication
-from cotenant_node_executor.targets.cgroup.paths import Layout, detect_layout, host_application_dir
+from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver, detect_layout, host_application_dir
 from cotenant_node_executor.targets.interface import CgroupDriver, CgroupVersion, Stat
 
 _KUBELETS = ("kubepods.slice", "kubepods")
 
 
-def kubelet_layout(driver: CgroupDriver) -> Layout | None:
+def kubelet_layout(driver: CgroupDriver) -> KubeletCgroupDriver | None:
     """Return how a kubelet on this machine lays its directories out; None where there is none."""
     prefix = "cpu/" if driver.version is CgroupVersion.V1 else ""
     there = []
@@ -27,9 +27,9 @@ def kubelet_layout(driver: CgroupDriver) -> Layout | None:
     return detect_layout(driver.version, there) if there else None
 
 
-def application_directory(application: HostApplication, layout: Layout | None, own_root: str) -> str:
+def application_directory(application: HostApplication, layout: KubeletCgroupDriver | None, own_root: str) -> str:
     """Return the directory; `layout`: a kubelet's, None where there is none; `own_root`: of the executor, below the mount."""
     own = application.own_group
     if layout is None and own is not None:
         return join(own_root, own)
-    return host_application_dir(layout or Layout.SYSTEMD, application.name, application.qos, application.path)
+    return host_application_dir(layout or KubeletCgroupDriver.SYSTEMD, application.name, application.qos, application.path)

@@ -2,8 +2,8 @@
 
 In: the driver's groups, /proc/stat, /proc/meminfo, /proc/pressure, and the directories of host applications (read only); where
 the node may use a part of the machine only (`given`), the lines of its CPUs, and the counters of the groups that limit it. Out:
-``Snapshot``. Between cycles only the last counters of existing groups are kept. A group that disappears while it is read is
-skipped with the reason, and so are its containers.
+``UsageSnapshot``. Between cycles only the last counters of existing groups are kept. A group that disappears while it is read
+is skipped with the reason, and so are its containers.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from cotenant_node_executor.sampling.proc import MemInfo, parse_busy_ticks, pars
 from cotenant_node_executor.sampling.snapshot import (
     ContainerUsage,
     GroupUsage,
-    HostApplicationUsage,
+    HostApplicationSample,
     NodeUsage,
-    PodUsage,
+    PodSample,
     PressureSet,
     Skipped,
-    Snapshot,
     SystemUsage,
+    UsageSnapshot,
 )
-from cotenant_node_executor.sampling.usage import Counter, group_milli, throttled_ratio
+from cotenant_node_executor.sampling.usage import CumulativeCounter, group_milli, throttled_ratio
 from cotenant_node_executor.targets.interface import ROOT_GROUP, CgroupDriver
 from cotenant_node_executor.targets.parse import parse_cpu_stat, parse_cpu_usage_ns, parse_memory_stat
 
@@ -38,7 +38,7 @@ _NO_PRESSURE = PressureSet()
 
 
 class _Last(msgspec.Struct, frozen=True):
-    cpu: Counter
+    cpu: CumulativeCounter
     periods: tuple[int, int] | None
     files: CounterFiles
 
@@ -61,11 +61,11 @@ class Sampler:
         self._given = given
         whole_milli = given.capacity_milli if given is not None else (os.cpu_count() or 1) * 1000
         self._capacity_milli = cpu_capacity_milli or whole_milli
-        self._last_ticks: Counter | None = None
+        self._last_ticks: CumulativeCounter | None = None
         self._last: dict[str, _Last] = {}
         self._last_ns: int | None = None
 
-    def snapshot(self, now_monotonic_ns: int, host_applications: Mapping[str, str] | None = None) -> Snapshot:
+    def snapshot(self, now_monotonic_ns: int, host_applications: Mapping[str, str] | None = None) -> UsageSnapshot:
         """``host_applications``: name -> directory below the mount.
 
         Raises OSError or ValueError only where the node's own files cannot be read.
@@ -79,7 +79,7 @@ class Sampler:
         applications = self._read_applications(now, host_applications or {}, fresh, skipped)
         interval = None if self._last_ns is None or now <= self._last_ns else now - self._last_ns
         self._last, self._last_ns = fresh, now
-        return Snapshot(
+        return UsageSnapshot(
             monotonic_ns=now,
             interval_ns=interval,
             node=node,
@@ -92,7 +92,7 @@ class Sampler:
 
     def _read_node(self, now: int) -> NodeUsage:
         used, unit_ns = self._read_cpu()
-        ticks = Counter(used, now)
+        ticks = CumulativeCounter(used, now)
         memory = self._read_memory()
         cpu_milli = group_milli(self._last_ticks, ticks, unit_ns)
         self._last_ticks = ticks
@@ -127,12 +127,12 @@ class Sampler:
 
     def _read_groups(
         self, now: int, fresh: dict[str, _Last], skipped: list[Skipped]
-    ) -> tuple[dict[str, PodUsage], dict[str, GroupUsage]]:
+    ) -> tuple[dict[str, PodSample], dict[str, GroupUsage]]:
         children: dict[str, list[str]] = {}
         for group in self._driver.groups():
             children.setdefault(group.rpartition("/")[0], []).append(group)
         tiers: dict[str, GroupUsage] = {}
-        found: dict[str, PodUsage] = {}
+        found: dict[str, PodSample] = {}
         for tier in (ROOT_GROUP, *TIERS):
             if tier in children.get(ROOT_GROUP, ()):
                 usage = self._read(tier, now, fresh, skipped)
@@ -146,7 +146,7 @@ class Sampler:
                 if usage is not None:
                     containers = self._read_containers(children.get(group, ()), now, fresh, skipped)
                     uid = name.removeprefix("pod")
-                    found[uid] = PodUsage(uid, tier or "guaranteed", usage, containers)
+                    found[uid] = PodSample(uid, tier or "guaranteed", usage, containers)
         return dict(sorted(found.items())), tiers
 
     def _read_containers(
@@ -157,12 +157,12 @@ class Sampler:
 
     def _read_applications(
         self, now: int, applications: Mapping[str, str], fresh: dict[str, _Last], skipped: list[Skipped]
-    ) -> dict[str, HostApplicationUsage]:
-        found: dict[str, HostApplicationUsage] = {}
+    ) -> dict[str, HostApplicationSample]:
+        found: dict[str, HostApplicationSample] = {}
         for name, directory in sorted(applications.items()):
             usage = self._read(directory, now, fresh, skipped, foreign=True)
             if usage is not None:
-                found[name] = HostApplicationUsage(name, usage)
+                found[name] = HostApplicationSample(name, usage)
         return found
 
     def _read(
@@ -185,7 +185,7 @@ class Sampler:
             if texts is None:
                 skipped.append(Skipped(group, "the group has gone"))
                 return None
-            used = Counter(parse_cpu_usage_ns(version, texts.usage), now)
+            used = CumulativeCounter(parse_cpu_usage_ns(version, texts.usage), now)
             stat = parse_cpu_stat(version, texts.stat) if "nr_periods" in texts.stat else None
             memory = parse_memory_stat(version, texts.memory) if texts.memory else None
             stalls = read_pressures(files) if pressure and self._group_pressure else _NO_PRESSURE
@@ -205,7 +205,7 @@ class Sampler:
 
 
 def system_usage(
-    node: NodeUsage, pods: Mapping[str, PodUsage], applications: Mapping[str, HostApplicationUsage]
+    node: NodeUsage, pods: Mapping[str, PodSample], applications: Mapping[str, HostApplicationSample]
 ) -> SystemUsage:
     """max(node - Σ pods - host applications, 0), for CPU and for memory; no CPU where the node has none yet."""
     usages = [pod.usage for pod in pods.values()] + [application.usage for application in applications.values()]

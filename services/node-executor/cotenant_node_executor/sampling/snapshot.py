@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import msgspec
 
-from cotenant_node_executor.targets.psi import Pressure
+from cotenant_node_executor.targets.psi import PsiStats
 
 
 class PressureSet(msgspec.Struct, frozen=True):
-    cpu: Pressure | None = None
-    memory: Pressure | None = None
-    io: Pressure | None = None
+    cpu: PsiStats | None = None
+    memory: PsiStats | None = None
+    io: PsiStats | None = None
 
 
 class NodeUsage(msgspec.Struct, frozen=True, gc=False):
@@ -42,14 +42,14 @@ class ContainerUsage(msgspec.Struct, frozen=True, gc=False):
     usage: GroupUsage
 
 
-class PodUsage(msgspec.Struct, frozen=True, gc=False):
+class PodSample(msgspec.Struct, frozen=True, gc=False):
     uid: str
     tier: str  # its directory: "guaranteed", "burstable" or "besteffort"
     usage: GroupUsage
     containers: tuple[ContainerUsage, ...] = ()
 
 
-class HostApplicationUsage(msgspec.Struct, frozen=True, gc=False):
+class HostApplicationSample(msgspec.Struct, frozen=True, gc=False):
     name: str
     usage: GroupUsage
 
@@ -66,18 +66,18 @@ class Skipped(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Snapshot(msgspec.Struct, frozen=True, gc=False):
+class UsageSnapshot(msgspec.Struct, frozen=True, gc=False):
     monotonic_ns: int
     interval_ns: int | None  # None in the first snapshot
     node: NodeUsage
     system: SystemUsage
-    pods: dict[str, PodUsage]  # by uid
+    pods: dict[str, PodSample]  # by uid
     tiers: dict[str, GroupUsage]  # "burstable", "besteffort" where the directory exists
-    host_applications: dict[str, HostApplicationUsage] = {}
+    host_applications: dict[str, HostApplicationSample] = {}
     skipped: tuple[Skipped, ...] = ()  # groups that vanished or could not be read in this round
 
 
-class Look(msgspec.Struct, frozen=True):
+class TriggerCheck(msgspec.Struct, frozen=True):
     """`cycle`: a cycle should run now. `again`: seconds until the next check, None: when a trigger fires."""
 
     cycle: bool = False

@@ -7,8 +7,8 @@ recent usage is known, and for FOLLOWED_NS each measurement counts. A rise witho
 waits is read with each measurement too (`stalls`), as the kernel checks its triggers every 50 ms only. Without
 pressure files nothing is measured, and samples are taken every second as usual.
 
-Bounds: a reading of at most two files every MEASURED_NS, and of `stalls.MOST_FILES`; an early sample at most every
-SAMPLE_AFTER_NS.
+Bounds: a reading of at most two files every MEASURED_NS (CONFIRMED_NS while the services' usage rises), and of
+`stalls.MOST_FILES`; an early sample at most every SAMPLE_AFTER_NS.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from cotenant_node_executor.sampling.pressure.pressure_triggers import PressureTriggers, Trigger
 from cotenant_node_executor.sampling.pressure.stalls import Stalls
-from cotenant_node_executor.sampling.snapshot import Look, Snapshot
+from cotenant_node_executor.sampling.snapshot import TriggerCheck, UsageSnapshot
 from cotenant_node_executor.sampling.spikes import BESTEFFORT, BURSTABLE, Spikes
 from cotenant_node_executor.targets.interface import CgroupDriver, Stat
 
@@ -41,14 +41,14 @@ class Urgency:
         self._triggers = PressureTriggers()
         self._spikes = Spikes(driver)
         self._stalls = Stalls(CPU_TRIGGER.stall_us, WINDOW_US * 1000)
-        self._sample: Snapshot | None = None
+        self._sample: UsageSnapshot | None = None
         self._groups: tuple[str, ...] | None = None
         self._followed_until_ns = 0
         self.follows_spikes = True
         """Whether spikes matter; otherwise they are not measured. Effective from the next sample on."""
         self.wants_sample = False
         """The node stalls on memory, and the last sample is not new."""
-        self.spike: Snapshot | None = None
+        self.spike: UsageSnapshot | None = None
         """The last sample with the services' CPU as measured since; None where it did not rise."""
 
     def fileno(self) -> int:
@@ -61,7 +61,7 @@ class Urgency:
         self._stalls.watch(())
         self._triggers.close()
 
-    def sampled(self, sample: Snapshot) -> None:
+    def sampled(self, sample: UsageSnapshot) -> None:
         """Take a sample, which covers earlier urgent conditions."""
         self._sample, self.spike, self.wants_sample = sample, None, False
         groups: tuple[str, ...] = ()
@@ -74,11 +74,11 @@ class Urgency:
             self._groups = groups
             self._watch(groups)
 
-    def look(self, now_ns: int) -> Look:
+    def look(self, now_ns: int) -> TriggerCheck:
         """Check which triggers have fired, and read the services' counter when due."""
         fired, sample = self._triggers.fired(), self._sample
         if sample is None:
-            return Look()
+            return TriggerCheck()
         if self._memory in fired and now_ns - sample.monotonic_ns >= SAMPLE_AFTER_NS:
             self.wants_sample = True
         services_wait = bool(fired - {self._memory})
@@ -87,14 +87,14 @@ class Urgency:
         due = self._spikes.due_ns
         measured = due is not None and now_ns >= due
         if measured:
-            self._spikes.read(now_ns)
+            self._spikes.read(self.spike or sample, now_ns)
             services_wait = self._stalls.found(now_ns) or services_wait
         found = None
         if services_wait or (measured and now_ns < self._followed_until_ns):
             found = self._spikes.found(self.spike or sample, now_ns)
             self.spike = found or self.spike
         again = None if self._spikes.due_ns is None else max(0.0, (self._spikes.due_ns - now_ns) / 1e9)
-        return Look(found is not None or self.wants_sample, again)
+        return TriggerCheck(found is not None or self.wants_sample, again)
 
     def _watch(self, groups: tuple[str, ...]) -> None:
         files = [self._driver.stat_path(group, Stat.CPU_PRESSURE) for group in groups]

@@ -15,20 +15,20 @@ import msgspec
 from cotenant_node_executor.targets.convert import UNLIMITED
 
 
-class Counter(msgspec.Struct, frozen=True):
+class CumulativeCounter(msgspec.Struct, frozen=True):
     """A cumulative counter and when it was read."""
 
     value: int  # nanoseconds of CPU, or ticks
     at_ns: int
 
 
-def _differences(last: Counter | None, current: Counter) -> tuple[int, int] | None:
+def _differences(last: CumulativeCounter | None, current: CumulativeCounter) -> tuple[int, int] | None:
     if last is None or current.at_ns <= last.at_ns or current.value < last.value:
         return None
     return current.value - last.value, current.at_ns - last.at_ns
 
 
-def group_milli(last: Counter | None, current: Counter, unit_ns: int = 1) -> int | None:
+def group_milli(last: CumulativeCounter | None, current: CumulativeCounter, unit_ns: int = 1) -> int | None:
     """Whole milli-cores; ``unit_ns`` is the unit of the count."""
     passed = _differences(last, current)
     return None if passed is None else passed[0] * unit_ns * 1000 // passed[1]

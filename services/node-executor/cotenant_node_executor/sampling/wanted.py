@@ -1,6 +1,6 @@
 """Metrics that the node SLO requires beside node and pods: host applications, page cache, cold memory.
 
-In: the node SLO. Out: ``Wanted``. A spec of another form than Koordinator's asks for no host applications.
+In: the node SLO. Out: ``SamplingOptions``. A spec of another form than Koordinator's asks for no host applications.
 Bound: MOST_APPLICATIONS.
 """
 
@@ -43,7 +43,7 @@ class HostApplication(msgspec.Struct, frozen=True):
         return join(OWN_TIERS[path.base], inner) if inner else None
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class SamplingOptions(msgspec.Struct, frozen=True):
     """``page_cache``: beside the working set; ``cold_memory``: as well; ``threads``: the CPU time of busy pods' threads;
     ``spikes``: the services' CPU between two samples."""
 
@@ -76,20 +76,20 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
 _DECODER = msgspec.json.Decoder(_Spec)
 
 
-def wanted_by(slo: NodeSLORendered | None) -> Wanted:
+def wanted_by(slo: NodeSLORendered | None) -> SamplingOptions:
     """Return what a node SLO requires to be measured."""
-    return _wanted_by(slo) if slo is not None else Wanted()
+    return _wanted_by(slo) if slo is not None else SamplingOptions()
 
 
 @by_identity
-def _wanted_by(slo: NodeSLORendered) -> Wanted:
+def _wanted_by(slo: NodeSLORendered) -> SamplingOptions:
     try:
         listed = _DECODER.decode(slo.spec).host_applications or ()
     except (msgspec.DecodeError, RecursionError):
         listed = ()
     applications = {each.name: _application(each) for each in listed if each.name}
     policy = slo.memory_collect_policy
-    return Wanted(
+    return SamplingOptions(
         tuple(applications[name] for name in sorted(applications)[:MOST_APPLICATIONS]),
         page_cache=policy != WITHOUT_PAGE_CACHE,
         cold_memory=policy == WITH_HOT_PAGE_CACHE,

@@ -23,8 +23,8 @@ from cotenant_node_executor.runtime.interface import (
     ContainerState,
     Forget,
     LogRequest,
-    LogUnavailableError,
     Order,
+    PodLogUnavailableError,
     PodToRun,
     Start,
     Stop,
@@ -168,7 +168,7 @@ class SimulatedRuntime:
         return transitions
 
     def carry_out(self, order: Order, now: datetime) -> None:
-        """Carry out one order; everything happens at once."""
+        """Carry out one order; it takes effect immediately."""
         match order:
             case Start():
                 uid = order.pod.uid
@@ -208,7 +208,7 @@ class SimulatedRuntime:
 
     def read_log(self, request: LogRequest) -> str:
         """There is no log."""
-        raise LogUnavailableError(f"container {request.container} is simulated and writes no log")
+        raise PodLogUnavailableError(f"container {request.container} is simulated and writes no log")
 
 
 def _ends(pod: Pod, live: Iterable[ContainerState]) -> list[tuple[ContainerState, datetime]]:

@@ -12,16 +12,16 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
 
 from cotenant_node_executor.targets.cgroup.levels import FileChange, plan
-from cotenant_node_executor.targets.cgroup.sandbox.rules import V1_DEFAULTS, Refusal, check_write
+from cotenant_node_executor.targets.cgroup.sandbox.rules import V1_DEFAULTS, KernelRefusal, check_write
 from cotenant_node_executor.targets.cpulist import format_cpu_list
 from cotenant_node_executor.targets.interface import (
     ROOT_GROUP,
-    UNLIMITED,
+    UNLIMITED_TEXT,
     CgroupVersion,
     Knob,
-    Refused,
+    RefusedValue,
     WriteReport,
-    Written,
+    WrittenValue,
 )
 
 Key = tuple[str, Knob]
@@ -36,9 +36,9 @@ SIMULATED_KNOBS = (
 )
 _UNCHANGED = WriteReport()
 _START = {
-    Knob.CPU_QUOTA: UNLIMITED,
+    Knob.CPU_QUOTA: UNLIMITED_TEXT,
     Knob.CPU_BURST: "0",
-    Knob.MEMORY_LIMIT: UNLIMITED,
+    Knob.MEMORY_LIMIT: UNLIMITED_TEXT,
     Knob.CPU_IDLE: "0",
     Knob.CPU_SHARES: "1024",
 }
@@ -77,7 +77,7 @@ class SimulatedFiles:
 
     def write(self, values: Mapping[str, Mapping[Knob, str]], groups: Iterable[str]) -> WriteReport:
         """Write these values, by group and in the order they are listed; `groups` are all that exist."""
-        changes: list[Written] = []
+        changes: list[WrittenValue] = []
         inherits = self._inherits
         for group in sorted(values):
             there = self._own(group)
@@ -89,7 +89,7 @@ class SimulatedFiles:
                     present = self.read(group, knob)
                     if present == text:
                         continue
-                changes.append(Written(group, knob, file, present, text))
+                changes.append(WrittenValue(group, knob, file, present, text))
                 if not inherits:
                     there[knob] = text
         if not changes:
@@ -114,9 +114,9 @@ class SimulatedFiles:
         if self._inherits:
             texts[Knob.CPUSET_CPUS] = self.read(_parent(group), Knob.CPUSET_CPUS)
 
-    def _in_steps(self, changes: list[Written], hierarchy: _Hierarchy) -> WriteReport:
+    def _in_steps(self, changes: list[WrittenValue], hierarchy: _Hierarchy) -> WriteReport:
         """Write in the order of a real machine's writer; a refused file keeps its value at that point."""
-        refused: dict[Key, Refused] = {}
+        refused: dict[Key, RefusedValue] = {}
         # These places are groups, and their attributes knobs: `write` has made them.
         for step in plan([FileChange(each.place, each.attribute, each.old, each.new) for each in changes]):  # type: ignore[arg-type]
             key = (step.group, step.knob)
@@ -124,12 +124,12 @@ class SimulatedFiles:
                 continue
             try:
                 self._check(key, step.value, hierarchy)
-            except Refusal as refusal:
-                refused[key] = Refused(*key, step.knob.value, step.value, refusal.errno, str(refusal))
+            except KernelRefusal as refusal:
+                refused[key] = RefusedValue(*key, step.knob.value, step.value, refusal.errno, str(refusal))
             else:
                 self._own(step.group)[step.knob] = step.value
         written = (
-            Written(change.place, change.attribute, change.file, change.old, present)
+            WrittenValue(change.place, change.attribute, change.file, change.old, present)
             for change in changes
             if (present := self.read(change.place, change.attribute)) != change.old  # type: ignore[arg-type]
         )

@@ -14,32 +14,32 @@ from msgspec import Struct
 
 from cotenant.events.node.runs import ExecutorStatus
 from cotenant.events.node.topology import CpuBasicInfo, LogicalCPU, MachineTopology, NumaNode
-from cotenant.model.names import CPU, LABEL_HOSTNAME, MEMORY, PODS, SIMULATED_KEY
+from cotenant.model.names import CPU, LABEL_HOSTNAME, MEMORY, RESOURCE_PODS, SIMULATED_KEY
 from cotenant_node_executor.core.composer import Composed
 from cotenant_node_executor.core.core import MAX_PODS, ExecutorCore
 from cotenant_node_executor.core.node import ExecutorNode, Periods
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.runtime.interface import Order
 from cotenant_node_executor.sampling.slow.readings import COLLECTORS, MachineFacts
-from cotenant_node_executor.sampling.snapshot import Look, Snapshot
-from cotenant_node_executor.sampling.wanted import Wanted
+from cotenant_node_executor.sampling.snapshot import TriggerCheck, UsageSnapshot
+from cotenant_node_executor.sampling.wanted import SamplingOptions
 from cotenant_node_executor.simulated.containers import SimulatedRuntime
 from cotenant_node_executor.simulated.files import SIMULATED_KNOBS, SimulatedFiles
 from cotenant_node_executor.simulated.groups import SimulatedGroups
 from cotenant_node_executor.simulated.sampler import BOUND_CPUS, BOUND_QUOTA, OutOfMemory, SimulatedSampler
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
 from cotenant_node_executor.strategies.registry import STRATEGIES
-from cotenant_node_executor.strategies.situation import NodeFacts, Processor
+from cotenant_node_executor.strategies.situation import LocalNode, Processor
 from cotenant_node_executor.strategies.strategy import Reclaim, Strategy
 from cotenant_node_executor.targets.address import Attribute, NonCgroup
 from cotenant_node_executor.targets.interface import (
     ROOT_GROUP,
-    Capabilities,
     CgroupVersion,
     KnobSupport,
+    NodeCapabilities,
     Reclaimed,
     WriteReport,
-    Written,
+    WrittenValue,
 )
 
 
@@ -54,12 +54,12 @@ class SimulatedMachine:
     """One simulated host."""
 
     def __init__(
-        self, facts: NodeFacts, seed: int, version: CgroupVersion = CgroupVersion.V2, *, outlived: bool = True
+        self, facts: LocalNode, seed: int, version: CgroupVersion = CgroupVersion.V2, *, outlived: bool = True
     ) -> None:
         self._groups = SimulatedGroups((BURSTABLE, BESTEFFORT))
         self._files = SimulatedFiles(version, tuple(processor.cpu for processor in facts.processors))
         self._sampler = SimulatedSampler(facts, seed, self._files)
-        self._snapshot: Snapshot | None = None
+        self._snapshot: UsageSnapshot | None = None
         self._machine = simulated_topology(facts)
         self._current = self._files.texts(BOUND_QUOTA, BOUND_CPUS)
         """Present values of the watched files; the same object until something is written."""
@@ -96,15 +96,15 @@ class SimulatedMachine:
         """See `core.node.Machine`."""
         return False
 
-    def look(self) -> Look:
+    def look(self) -> TriggerCheck:
         """See `core.node.Machine`."""
-        return Look()
+        return TriggerCheck()
 
-    def measure(self, wanted: Wanted) -> None:
+    def measure(self, wanted: SamplingOptions) -> None:
         """A simulated machine has neither page cache nor applications outside pods."""
 
     @property
-    def snapshot(self) -> Snapshot | None:
+    def snapshot(self) -> UsageSnapshot | None:
         """The newest sample."""
         return self._snapshot
 
@@ -145,13 +145,13 @@ class SimulatedMachine:
 
     def _write_others(self, values: Mapping[NonCgroup, Mapping[Attribute, str]]) -> WriteReport:
         """Sysctls, threads and resctrl groups take any value."""
-        written: list[Written] = []
+        written: list[WrittenValue] = []
         for place, attributes in values.items():
             for attribute, text in attributes.items():
                 old = self._others.get((place, attribute), "")
                 if old != text:
                     self._others[place, attribute] = text
-                    written.append(Written(place, attribute, attribute.value, old, text))
+                    written.append(WrittenValue(place, attribute, attribute.value, old, text))
         return WriteReport(tuple(written))
 
     def carry_out(self, orders: Sequence[Order], now: datetime) -> None:
@@ -171,9 +171,9 @@ class SimulatedMachine:
 _UNCHANGED = WriteReport()
 
 
-def simulated_facts(name: str, size: NodeSize) -> NodeFacts:
+def simulated_facts(name: str, size: NodeSize) -> LocalNode:
     """One socket, one NUMA node, two threads a core."""
-    return NodeFacts(
+    return LocalNode(
         name=name,
         capacity_milli=size.cpu_milli,
         allocatable_milli=size.cpu_milli,
@@ -182,8 +182,8 @@ def simulated_facts(name: str, size: NodeSize) -> NodeFacts:
     )
 
 
-def simulated_topology(facts: NodeFacts) -> MachineFacts:
-    """A machine of one NUMA node; nothing is measured of it but CPU and memory."""
+def simulated_topology(facts: LocalNode) -> MachineFacts:
+    """A machine with one NUMA node; only its CPU and memory are simulated."""
     cpus = tuple(
         LogicalCPU(cpu=each.cpu, core=each.core, socket=each.socket, node=each.node) for each in facts.processors
     )
@@ -199,10 +199,10 @@ def simulated_topology(facts: NodeFacts) -> MachineFacts:
 
 
 def simulated_status(
-    facts: NodeFacts, boot: str, version: str, devices: Mapping[str, int], labels: Mapping[str, str]
+    facts: LocalNode, boot: str, version: str, devices: Mapping[str, int], labels: Mapping[str, str]
 ) -> ExecutorStatus:
     """Build a simulated node's own report; it has no taint, so any pod may be placed on it."""
-    amounts = {CPU: facts.capacity_milli, MEMORY: facts.memory_bytes, PODS: MAX_PODS, **devices}
+    amounts = {CPU: facts.capacity_milli, MEMORY: facts.memory_bytes, RESOURCE_PODS: MAX_PODS, **devices}
     return ExecutorStatus(
         node=facts.name,
         boot=boot,
@@ -232,10 +232,10 @@ def simulated_node(
 ) -> ExecutorNode:
     """Build a simulated node, ready for `start_marker`, `apply` and `step`; `devices`: additional resources in its capacity.
 
-    `outlived`: pods count as having kept running while no executor simulated them; else the machine begins with none.
+    `outlived`: pods keep running while no executor simulates them; otherwise the machine starts without pods.
     """
     facts = simulated_facts(name, size)
-    capabilities = Capabilities(
+    capabilities = NodeCapabilities(
         version=cgroup,
         controllers=("cpu", "cpuset", "memory"),
         sandbox=True,

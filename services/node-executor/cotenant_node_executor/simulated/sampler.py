@@ -20,12 +20,12 @@ from cotenant.domain.qos import QoSClass, qos_raw
 from cotenant.model.names import MEMORY
 from cotenant_node_executor.runtime.interface import PodToRun
 from cotenant_node_executor.runtime.oom_score import oom_score_adj
-from cotenant_node_executor.sampling.snapshot import GroupUsage, NodeUsage, PodUsage, PressureSet, Snapshot, SystemUsage
+from cotenant_node_executor.sampling.snapshot import GroupUsage, NodeUsage, PodSample, PressureSet, SystemUsage, UsageSnapshot
 from cotenant_node_executor.simulated.files import SimulatedFiles
 from cotenant_node_executor.simulated.memory import Holding, ended
-from cotenant_node_executor.simulated.usage import Wanted, elapsed_ms, share_out, wanted_usage
+from cotenant_node_executor.simulated.usage import UsageCurve, elapsed_ms, share_out, wanted_usage
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
-from cotenant_node_executor.strategies.situation import NodeFacts
+from cotenant_node_executor.strategies.situation import LocalNode
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
 from cotenant_node_executor.targets.interface import Knob
 
@@ -53,7 +53,7 @@ class _Load(Struct, gc=False):
     group: str
     tier: str
     batch: bool
-    wanted: Wanted
+    wanted: UsageCurve
     pod: Pod
     quota: int = -1
     weight: int = 0
@@ -66,7 +66,7 @@ class _Load(Struct, gc=False):
 class SimulatedSampler:
     """Samples one machine. Bound: the running pods."""
 
-    def __init__(self, facts: NodeFacts, seed: int, files: SimulatedFiles) -> None:
+    def __init__(self, facts: LocalNode, seed: int, files: SimulatedFiles) -> None:
         self._facts = facts
         self._seed = seed
         self._files = files
@@ -80,15 +80,15 @@ class SimulatedSampler:
         """Sums over the loads."""
         self._moving: set[str] = set()
         """Pods whose usage varies over time."""
-        self._stirred: set[str] = set()
+        self._changed: set[str] = set()
         """New pods, and pods whose files changed."""
-        self._unrated: set[str] = set()
+        self._without_rate: set[str] = set()
         """Pods first seen at the newest sample: they have no rates yet."""
-        self._plenty = True
+        self._uncontended = True
         """Whether all demand was met at the newest sample, so that no pod's usage depends on another's."""
-        self._settled = False
+        self._unchanging = False
         """Whether the next sample gives the same figures if nothing changes."""
-        self._pods: dict[str, PodUsage] = {}
+        self._pods: dict[str, PodSample] = {}
         self._rated_milli = 0
         """Usage of the pods that existed at the previous sample too."""
         self.out_of_memory: tuple[OutOfMemory, ...] = ()
@@ -101,10 +101,10 @@ class SimulatedSampler:
             uid = self._uids.get(group)
             if uid is not None:
                 self._allow(self._loads[uid])
-                self._stirred.add(uid)
-        self._settled = False
+                self._changed.add(uid)
+        self._unchanging = False
 
-    def sample(self, now: datetime, transitions: Mapping[str, PodToRun | None]) -> Snapshot:
+    def sample(self, now: datetime, transitions: Mapping[str, PodToRun | None]) -> UsageSnapshot:
         """Take a sample. `transitions`: pods that started running since the last sample; None for pods that stopped."""
         since_ms = elapsed_ms(now, EPOCH)
         for uid, to_run in transitions.items():
@@ -113,13 +113,13 @@ class SimulatedSampler:
             else:
                 self._take(uid, to_run, since_ms)
         self.out_of_memory = ()
-        if not self._settled:
+        if not self._unchanging:
             self._read(since_ms)
         now_ns = since_ms * 1_000_000
         last_ns, self._last_ns = self._last_ns, now_ns
         first = last_ns is None
         node_bytes = self._system_bytes + self._memory_bytes
-        return Snapshot(
+        return UsageSnapshot(
             monotonic_ns=now_ns,
             interval_ns=None if last_ns is None else max(now_ns - last_ns, 0),
             node=NodeUsage(
@@ -146,10 +146,10 @@ class SimulatedSampler:
         self._allow(load)
         self._loads[uid] = load
         self._uids[load.group] = uid
-        self._stirred.add(uid)
+        self._changed.add(uid)
         if not load.wanted.constant:
             self._moving.add(uid)
-        self._settled = False
+        self._unchanging = False
 
     def _drop(self, uid: str) -> None:
         """Remove a pod that stopped."""
@@ -157,11 +157,11 @@ class SimulatedSampler:
         del self._uids[load.group]
         self._count(load, 0, 0)
         self._moving.discard(uid)
-        self._stirred.discard(uid)
-        self._unrated.discard(uid)
-        self._settled = False
+        self._changed.discard(uid)
+        self._without_rate.discard(uid)
+        self._unchanging = False
 
-    def _wanted(self, pod: Pod, since_ms: int) -> Wanted:
+    def _wanted(self, pod: Pod, since_ms: int) -> UsageCurve:
         try:
             return wanted_usage(pod, self._seed, since_ms)
         except ValueError:
@@ -178,26 +178,26 @@ class SimulatedSampler:
     def _read(self, since_ms: int) -> None:
         """Compute the usage of each pod."""
         loads, before = self._loads, self._pods
-        beyond = False
-        for uid in self._stirred | self._moving:
-            if self._weigh(loads[uid], since_ms):
-                beyond = True
-        if beyond or self._memory_bytes > self._free_bytes:
+        over_limit = False
+        for uid in self._changed | self._moving:
+            if self._compute_usage(loads[uid], since_ms):
+                over_limit = True
+        if over_limit or self._memory_bytes > self._free_bytes:
             self._run_out_of_memory()
-        given = self._given(sorted(self._stirred | self._moving | self._unrated))
+        given = self._granted(sorted(self._changed | self._moving | self._without_rate))
         pods = before.copy()
         for uid, milli in given.items():
             pods[uid] = self._usage(uid, milli, before.get(uid))
         self._pods = pods if len(pods) == len(loads) else {uid: pods[uid] for uid in loads}
-        self._unrated = self._stirred.difference(before)
-        self._stirred.clear()
-        used = self._services_milli + self._batch_milli if self._plenty else sum(given.values())
-        for uid in self._unrated:
+        self._without_rate = self._changed.difference(before)
+        self._changed.clear()
+        used = self._services_milli + self._batch_milli if self._uncontended else sum(given.values())
+        for uid in self._without_rate:
             used -= given[uid]
         self._rated_milli = used
-        self._settled = not self._unrated and not self._moving
+        self._unchanging = not self._without_rate and not self._moving
 
-    def _weigh(self, load: _Load, since_ms: int) -> bool:
+    def _compute_usage(self, load: _Load, since_ms: int) -> bool:
         """Compute a pod's usage within its quota at `since_ms` after the epoch; True: it is above its memory limit."""
         place = since_ms + load.wanted.phase_ms
         cpu = max(load.wanted.cpu.at(place), 0)
@@ -227,21 +227,21 @@ class SimulatedSampler:
         score = oom_score_adj(load.pod, pod_requests(load.pod).get(MEMORY, 0), self._facts.memory_bytes)
         return Holding(load.memory_bytes, load.memory_limit, score)
 
-    def _given(self, moved: Sequence[str]) -> dict[str, int]:
+    def _granted(self, moved: Sequence[str]) -> dict[str, int]:
         """CPU in milli-CPU for the pods whose usage may have changed: services first, then batch within its limit, by weight
         within each tier. Without contention these are the pods in `moved`."""
         loads, free = self._loads, self._facts.capacity_milli - self._system_milli
         left = free - self._services_milli
-        before = self._plenty
-        self._plenty = left >= 0 and (not self._batch_milli or self._batch_milli <= min(left, self._best_effort_bound()))
-        if self._plenty:
+        before = self._uncontended
+        self._uncontended = left >= 0 and (not self._batch_milli or self._batch_milli <= min(left, self._best_effort_bound()))
+        if self._uncontended:
             return {uid: loads[uid].cpu_milli for uid in (moved if before else loads)}
         weights = {uid: load.weight for uid, load in loads.items()}
         given = share_out(free, {uid: load.cpu_milli for uid, load in loads.items() if not load.batch}, weights)
         left = min(free - sum(given.values()), self._best_effort_bound())
         return given | share_out(left, {uid: load.cpu_milli for uid, load in loads.items() if load.batch}, weights)
 
-    def _usage(self, uid: str, cpu_milli: int, before: PodUsage | None) -> PodUsage:
+    def _usage(self, uid: str, cpu_milli: int, before: PodSample | None) -> PodSample:
         """A pod's usage; a first reading has no rates. Unchanged usage is the same object."""
         load = self._loads[uid]
         cpu = cpu_milli if before is not None else None
@@ -261,7 +261,7 @@ class SimulatedSampler:
             throttled_ratio=ratio,
             pressure=_NO_PRESSURE,
         )
-        return PodUsage(uid, load.tier, usage)
+        return PodSample(uid, load.tier, usage)
 
     def _best_effort_bound(self) -> int:
         quota = int(self._files.read(*BOUND_QUOTA))

@@ -49,7 +49,7 @@ class Curve(Struct, frozen=True, gc=False):
         return self.low + (self.high - self.low) * rise // half
 
 
-class Wanted(Struct, frozen=True, gc=False):
+class UsageCurve(Struct, frozen=True, gc=False):
     """CPU in milli-cores and memory in bytes over time; `phase_ms` shifts both."""
 
     cpu: Curve
@@ -62,7 +62,7 @@ class Wanted(Struct, frozen=True, gc=False):
         return self.cpu.low == self.cpu.high and self.memory.low == self.memory.high
 
 
-def wanted_usage(pod: Pod, seed: int, start_ms: int = 0) -> Wanted:
+def wanted_usage(pod: Pod, seed: int, start_ms: int = 0) -> UsageCurve:
     """The pod's demand over time, for a start at `start_ms` after the epoch. Raises ValueError on a malformed annotation."""
     requested = _requested(pod.spec)
     text = pod.metadata.annotations.get(ANNOTATION_USAGE)
@@ -84,11 +84,11 @@ def wanted_usage(pod: Pod, seed: int, start_ms: int = 0) -> Wanted:
         raise ValueError(f"annotation {ANNOTATION_USAGE}: {error}") from error
     digest = blake2b(f"{seed}/{pod.metadata.uid}".encode(), digest_size=8).digest()
     phase = -start_ms if "from" in fields else int.from_bytes(digest) % period
-    return Wanted(Curve(low, high, period), Curve(least, most, period), phase)
+    return UsageCurve(Curve(low, high, period), Curve(least, most, period), phase)
 
 
 @by_identity
-def _requested(spec: PodSpec) -> Wanted:
+def _requested(spec: PodSpec) -> UsageCurve:
     """Demand of a pod without an annotation: constant. Requests that cannot be read count as absent."""
     try:
         requests = pod_requests(Pod(spec=spec))
@@ -96,7 +96,7 @@ def _requested(spec: PodSpec) -> Wanted:
         requests = {}
     cpu = requests.get(BATCH_CPU) or requests.get(CPU, 0) * REQUEST_PERCENT // 100 or DEFAULT_MILLI
     memory = requests.get(BATCH_MEMORY) or requests.get(MEMORY, 0) * REQUEST_PERCENT // 100 or DEFAULT_MEMORY_BYTES
-    return Wanted(Curve(cpu, cpu), Curve(memory, memory))
+    return UsageCurve(Curve(cpu, cpu), Curve(memory, memory))
 
 
 def _field(part: str) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from cotenant.model.quantities import QuantityError, Scalar, parse_nanos
 from cotenant_node_executor.strategies.sections import fitted, lowered_object, without_nulls
 
 
-class NumaShare(Struct, frozen=True):
+class NumaAllocation(Struct, frozen=True):
     """A pod's allocation on one NUMA node."""
 
     node: int = 0
@@ -33,7 +33,7 @@ class ResourceStatus(Struct, frozen=True, rename="camel"):
     """The annotation. `cpuset`: a CPU list as the scheduler wrote it."""
 
     cpuset: str = ""
-    numa_node_resources: tuple[NumaShare, ...] = ()
+    numa_node_resources: tuple[NumaAllocation, ...] = ()
 
     @property
     def cpu_nodes(self) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ TCNetworkQoS and TerwayQoS, which act outside of control groups.
 
 from __future__ import annotations
 
-GATES: dict[str, bool] = {
+NODE_GATES: dict[str, bool] = {
     "BEMemoryEvict": False,
     "MemoryEvict": True,
     "MemoryAllocatableEvict": True,
@@ -16,7 +16,7 @@ GATES: dict[str, bool] = {
 }
 """By name: whether it is on by default."""
 
-DEFAULT_GATES = frozenset(name for name, on in GATES.items() if on)
+DEFAULT_GATES = frozenset(name for name, on in NODE_GATES.items() if on)
 
 
 def parse_gates(text: str) -> frozenset[str]:
@@ -24,8 +24,8 @@ def parse_gates(text: str) -> frozenset[str]:
     on = set(DEFAULT_GATES)
     for part in filter(None, (each.strip() for each in text.split(","))):
         name, _, value = part.partition("=")
-        if name not in GATES:
-            raise ValueError(f"feature gate {name!r} is unknown: expected one of {', '.join(sorted(GATES))}")
+        if name not in NODE_GATES:
+            raise ValueError(f"feature gate {name!r} is unknown: expected one of {', '.join(sorted(NODE_GATES))}")
         if value.lower() not in ("true", "false"):
             raise ValueError(f"feature gate {part!r}: expected {name}=true or {name}=false")
         if value.lower() == "true":

@@ -39,7 +39,7 @@ REMEMBERED_SHAPES = 256
 _GUARANTEED, _BURSTABLE = KubeQoS.GUARANTEED, KubeQoS.BURSTABLE
 
 
-class BatchAmounts(Struct, frozen=True):
+class ContainerAmounts(Struct, frozen=True):
     """One container's requests and limits of batch resources, or of mid resources; None where it states none."""
 
     name: str
@@ -55,9 +55,9 @@ class ContainerShape(Struct, frozen=True, cache_hash=True):
     request_cpu_milli: int | None
     limit_cpu_milli: int | None
     limit_memory_bytes: int | None
-    batch: BatchAmounts | None
+    batch: ContainerAmounts | None
     request_memory_bytes: int | None = None
-    mid: BatchAmounts | None = None
+    mid: ContainerAmounts | None = None
 
 
 class PodShape(Struct, frozen=True, cache_hash=True):
@@ -222,12 +222,12 @@ def _amount(quantities: Mapping[str, str | int | float], name: str) -> int | Non
     return resource_amount(name, quantities[name]) if name in quantities else None
 
 
-def _batch(name: str, resources: Resources) -> BatchAmounts | None:
+def _batch(name: str, resources: Resources) -> ContainerAmounts | None:
     """Batch amounts in these resources; the pod's spec overrides the annotation."""
     return _overcommitted(name, resources, BATCH_CPU, BATCH_MEMORY)
 
 
-def _overcommitted(name: str, resources: Resources, cpu: str, memory: str) -> BatchAmounts | None:
+def _overcommitted(name: str, resources: Resources, cpu: str, memory: str) -> ContainerAmounts | None:
     """The amounts of one tier's CPU and memory in these resources; None if there are none."""
     stated = {*resources.requests, *resources.limits}
     if not stated & {cpu, memory}:
@@ -236,7 +236,7 @@ def _overcommitted(name: str, resources: Resources, cpu: str, memory: str) -> Ba
     def value(quantities: Mapping[str, str | int | float], key: str) -> int | None:
         return parse_value(quantities[key]) if key in quantities else None
 
-    return BatchAmounts(
+    return ContainerAmounts(
         name=name,
         request_cpu_milli=value({**resources.limits, **resources.requests}, cpu),
         limit_cpu_milli=value(resources.limits, cpu),

@@ -6,11 +6,11 @@ machine that measures pods only (the simulated one) shows a container's figures 
 
 from __future__ import annotations
 
-from cotenant_node_executor.sampling.snapshot import GroupUsage, Snapshot
+from cotenant_node_executor.sampling.snapshot import GroupUsage, UsageSnapshot
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
 
 
-def container_usages(snapshot: Snapshot, pod: PodView) -> tuple[GroupUsage | None, ...]:
+def container_usages(snapshot: UsageSnapshot, pod: PodView) -> tuple[GroupUsage | None, ...]:
     """The usage of each of a pod's containers, in the order of its groups."""
     reading = snapshot.pods.get(pod.uid)
     if reading is None:
@@ -21,13 +21,13 @@ def container_usages(snapshot: Snapshot, pod: PodView) -> tuple[GroupUsage | Non
     return tuple([found.get(group) for group in pod.groups[1:]])
 
 
-def pod_cpu_milli(snapshot: Snapshot, uid: str) -> int | None:
+def pod_cpu_milli(snapshot: UsageSnapshot, uid: str) -> int | None:
     """A pod's CPU usage."""
     reading = snapshot.pods.get(uid)
     return None if reading is None else reading.usage.cpu_milli
 
 
-def best_effort_cpu_milli(snapshot: Snapshot) -> int:
+def best_effort_cpu_milli(snapshot: UsageSnapshot) -> int:
     """CPU usage of the best-effort group, host applications below it included; of its pods where only these are measured."""
     tier = snapshot.tiers.get(BESTEFFORT)
     if tier is not None and tier.cpu_milli is not None:

@@ -5,7 +5,7 @@ decoder: `MBAPercent` and `mbaPercent`, `iocfg` and `ioCfg` both occur. A spec i
 
 There are two readers. `section` raises ValueError with the field's path for a value of another type, and null unsets a field:
 the strategy keeps its last decision and the error is published. `readable_section` returns None, and null counts as absent,
-for strategies that are off without a readable section.
+for strategies that are off without a readable section; they publish its `problems`.
 
 The QoS classes are merged with their built-in defaults, and a disabled class has neutral values, so that its consumer applies
 the values as they are. A section with `dryRun: true` is read like any other; its strategies' decisions are reported and not
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
-from typing import TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct, inspect
@@ -145,18 +145,36 @@ def section(slo: NodeSLORendered | None, name: str, shape: type[T]) -> T:
     return fitted(raw_section(slo, name), shape, name)
 
 
-def readable_section(name: str, shape: type[T]) -> Callable[[NodeSLORendered], T | None]:
-    """Return a reader of a section, of the whole spec for no name: None where the section is missing or unreadable."""
+class ReadableSection(Generic[T]):
+    """A reader of a section, of the whole spec for no name."""
 
-    @by_identity
-    def read(slo: NodeSLORendered) -> T | None:
-        try:
-            given = without_nulls(_spec(slo))
-            return fitted(object_of(given, name) if name else given, shape, name) if name.lower() in given or not name else None
-        except ValueError:
-            return None
+    def __init__(self, name: str, shape: type[T]) -> None:
+        @by_identity
+        def read(slo: NodeSLORendered) -> T | str | None:
+            try:
+                given = without_nulls(_spec(slo))
+                if name and name.lower() not in given:
+                    return None
+                return fitted(object_of(given, name) if name else given, shape, name)
+            except ValueError as error:
+                return str(error)
 
-    return read
+        self._read = read
+
+    def __call__(self, slo: NodeSLORendered) -> T | None:
+        """The section; None where it is missing or unreadable."""
+        found = self._read(slo)
+        return None if isinstance(found, str) else found
+
+    def problems(self, slo: NodeSLORendered | None) -> tuple[str, ...]:
+        """Why the section is unreadable; empty where it is readable or missing."""
+        found = self._read(slo) if slo is not None else None
+        return (f"{found}: it counts as absent",) if isinstance(found, str) else ()
+
+
+def readable_section(name: str, shape: type[T]) -> ReadableSection[T]:
+    """Return a reader of a section, of the whole spec for no name."""
+    return ReadableSection(name, shape)
 
 
 def is_asked(slo: NodeSLORendered | None, of: Callable[[NodeSLORendered], bool]) -> bool:

@@ -13,11 +13,11 @@ from cotenant.domain.node import overcommitted_amounts
 from cotenant.domain.qos import QoSClass
 from cotenant.events.node.resources import NodeResources, NodeSLORendered
 from cotenant_node_executor.sampling.latency.readings import NO_SERVICES, Services
-from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.sampling.threads import NO_THREADS, Threads
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
 from cotenant_node_executor.targets.disks import Storage
-from cotenant_node_executor.targets.interface import Capabilities, Knob
+from cotenant_node_executor.targets.interface import Knob, NodeCapabilities
 from cotenant_node_executor.targets.other.realtime import NO_REALTIME, RealtimeState
 
 _BELOW_BESTEFFORT = f"{BESTEFFORT}/"
@@ -42,7 +42,7 @@ class ResctrlFacts(Struct, frozen=True):
     in_mbps: bool = False
 
 
-class NodeFacts(Struct, frozen=True):
+class LocalNode(Struct, frozen=True):
     """Size and topology of this machine."""
 
     name: str
@@ -73,15 +73,15 @@ class BestEffortTree(Struct, frozen=True):
 class Situation(Struct, frozen=True):
     """One cycle's inputs. `current`: present values of the watched files."""
 
-    node: NodeFacts
-    capabilities: Capabilities
+    node: LocalNode
+    capabilities: NodeCapabilities
     pods: Mapping[str, PodView]
     """Placed pods with an existing group, by group."""
     groups: frozenset[str]
     """Every group below the root, including those without a manifest, such as YARN's containers."""
     tree: BestEffortTree
     slo: NodeSLORendered | None
-    snapshot: Snapshot | None
+    snapshot: UsageSnapshot | None
     current: Mapping[tuple[str, Knob], str]
     burstable_milli: int = 0
     """The sum of the burstable pods' CPU requests."""
@@ -93,7 +93,7 @@ class Situation(Struct, frozen=True):
     """Uids of pods that are being ended: their usage and requests are about to disappear."""
     storage: Storage = Storage()
     """This machine's block devices."""
-    spike: Snapshot | None = None
+    spike: UsageSnapshot | None = None
     """The sample with the services' CPU as measured since, where it rose suddenly."""
     threads: Threads = NO_THREADS
     """Usage of the threads of busy pods, by the pod's group."""

@@ -16,13 +16,13 @@ from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.strategies.pod_view import PodShape
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.targets.address import Attribute, Place
-from cotenant_node_executor.targets.interface import Capabilities
+from cotenant_node_executor.targets.interface import NodeCapabilities
 
 
-class Policy(Struct, frozen=True):
+class NodePolicy(Struct, frozen=True):
     """The node SLO and the kernel's capabilities."""
 
-    capabilities: Capabilities
+    capabilities: NodeCapabilities
     slo: NodeSLORendered | None
 
 
@@ -75,7 +75,7 @@ class Reclaim(Struct, frozen=True):
 StrategyOrder = Evict | Reset | Reclaim
 
 
-class Decision(Struct, frozen=True):
+class StrategyDecision(Struct, frozen=True):
     """A strategy's decision. `memory` is an immutable struct that is passed to its next decision."""
 
     values: DesiredValues = {}
@@ -114,7 +114,7 @@ class Cause(Enum):
     """The placements of the affected pods; the policy where there are none."""
 
 
-def _no_inputs(_policy: Policy) -> frozenset[Input]:
+def _no_inputs(_policy: NodePolicy) -> frozenset[Input]:
     return frozenset()
 
 
@@ -130,9 +130,9 @@ class Strategy(Struct, frozen=True):
     name: str
     topic: str
     sets: tuple[Attribute, ...]
-    of_pod: Callable[[PodShape, Policy], PodDesired] | None = None
-    decide: Callable[[Situation, Struct | None], Decision] | None = None
-    inputs: Callable[[Policy], frozenset[Input]] = _no_inputs
+    of_pod: Callable[[PodShape, NodePolicy], PodDesired] | None = None
+    decide: Callable[[Situation, Struct | None], StrategyDecision] | None = None
+    inputs: Callable[[NodePolicy], frozenset[Input]] = _no_inputs
     cause: Cause = Cause.POLICY
     figures: Callable[[Struct | None], dict[str, int]] = _no_figures
     pressure: Callable[[Struct | None], str] | None = None

@@ -26,7 +26,7 @@ from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.strategies.sections import SYSTEM, lower_name, section
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Decision, Desired, Strategy
+from cotenant_node_executor.strategies.strategy import Desired, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place, Sysctl, SysctlAttribute, SysFile, SysFileAttribute
 
 NAME = "system-config"
@@ -77,12 +77,12 @@ def _config(slo: NodeSLORendered) -> SystemStrategy:
     return section(slo, SYSTEM, SystemStrategy)
 
 
-def decide(situation: Situation, _memory: Struct | None) -> Decision:
+def decide(situation: Situation, _memory: Struct | None) -> StrategyDecision:
     """The files that the NodeSLO states."""
     if situation.slo is None:
-        return Decision()
+        return StrategyDecision()
     values = system_values(_config(situation.slo), situation.node.memory_bytes)
-    return Decision({place: (_desired(place, text),) for place, text in values.items()})
+    return StrategyDecision({place: (_desired(place, text),) for place, text in values.items()})
 
 
 def _desired(place: Place, text: str) -> Desired:

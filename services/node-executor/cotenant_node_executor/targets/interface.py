@@ -19,7 +19,7 @@ from cotenant_node_executor.targets.address import Knob as Knob
 ROOT_GROUP = ""
 LARGE_BURSTS = "cpu.burst.above_quota"
 """The capability of kernels that take bursts above the quota."""
-UNLIMITED = "-1"
+UNLIMITED_TEXT = "-1"
 THREADS, SLICES = "sched.affinity", "sched.slice"
 """The capabilities to move single threads to CPUs, and to give them slices of their own."""
 RECLAIM = "memory.reclaim"
@@ -142,7 +142,7 @@ class KnobSupport(msgspec.Struct, frozen=True):
     why: str = ""  # where it is not supported: what is missing, in words
 
 
-class Capabilities(msgspec.Struct, frozen=True):
+class NodeCapabilities(msgspec.Struct, frozen=True):
     """The node's capabilities, probed once at start."""
 
     version: CgroupVersion
@@ -158,7 +158,7 @@ class Capabilities(msgspec.Struct, frozen=True):
         return found is not None and found.supported
 
 
-class Written(msgspec.Struct, frozen=True, gc=False):
+class WrittenValue(msgspec.Struct, frozen=True, gc=False):
     place: Place
     attribute: Attribute
     file: str
@@ -166,7 +166,7 @@ class Written(msgspec.Struct, frozen=True, gc=False):
     new: str  # as read back after the write
 
 
-class Refused(msgspec.Struct, frozen=True, gc=False):
+class RefusedValue(msgspec.Struct, frozen=True, gc=False):
     place: Place
     attribute: Attribute
     file: str
@@ -187,8 +187,8 @@ class Reclaimed(msgspec.Struct, frozen=True, gc=False):
 
 
 class WriteReport(msgspec.Struct, frozen=True, gc=False):
-    written: tuple[Written, ...] = ()
-    refused: tuple[Refused, ...] = ()
+    written: tuple[WrittenValue, ...] = ()
+    refused: tuple[RefusedValue, ...] = ()
     unchanged: int = 0
     skipped: int = 0  # knobs this kernel lacks, groups that have gone, shares that cpu.idle locks
     still_refused: int = 0  # refusals reported before, retried without success

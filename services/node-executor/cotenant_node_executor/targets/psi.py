@@ -21,7 +21,7 @@ class PressureLine(msgspec.Struct, frozen=True):
 NO_PRESSURE = PressureLine()
 
 
-class Pressure(msgspec.Struct, frozen=True):
+class PsiStats(msgspec.Struct, frozen=True):
     some: PressureLine
     full: PressureLine
     full_supported: bool
@@ -30,7 +30,7 @@ class Pressure(msgspec.Struct, frozen=True):
 _LINE = re.compile(r"(some|full) avg10=([\d.]+) avg60=([\d.]+) avg300=([\d.]+) total=(\d+)", re.ASCII)
 
 
-def parse_pressure(content: str) -> Pressure:
+def parse_pressure(content: str) -> PsiStats:
     """Raises ValueError for an unknown first word or a malformed line, an empty text included."""
     lines: dict[str, PressureLine] = {}
     for text in content.strip("\n").split("\n"):
@@ -39,4 +39,4 @@ def parse_pressure(content: str) -> Pressure:
             raise ValueError(f"pressure line {text!r}: expected some|full avg10= avg60= avg300= total=")
         kind, avg10, avg60, avg300, total = found.groups()
         lines[kind] = PressureLine(float(avg10), float(avg60), float(avg300), int(total))
-    return Pressure(lines.get("some", NO_PRESSURE), lines.get("full", NO_PRESSURE), "full" in lines)
+    return PsiStats(lines.get("some", NO_PRESSURE), lines.get("full", NO_PRESSURE), "full" in lines)

@@ -18,11 +18,11 @@ from cotenant.model.subjects import placement_subject, reservation_subject
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.endings import Endings
 from cotenant_scheduler.cycle.reservations.events import share_of, status_ends
-from cotenant_scheduler.cycle.reservations.reserving import Choice, Reserving
+from cotenant_scheduler.cycle.reservations.reserving import Reserving, SelectedNode
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.figures import FigureCache
 from cotenant_scheduler.framework.profile import Profile
-from cotenant_scheduler.framework.series import Series
+from cotenant_scheduler.framework.series import RowSeries
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.load.load_estimate import microseconds
 from cotenant_scheduler.state.node_cache import NodeCache
@@ -69,7 +69,7 @@ class Binding:
         charge: Charge,
         now: datetime,
         gang: Allocation | None = None,
-        reserved: Choice | None = None,
+        reserved: SelectedNode | None = None,
     ) -> None:
         """Place a pod on a row. `gang`: its gang, and where it is together; `reserved`: the reservation there that it uses."""
         assert record.facts is not None
@@ -121,7 +121,7 @@ class Binding:
         """Place consecutive pods of one shape as far as one evaluation is valid; return how many. `charges` and `gangs`:
         of each; no `gangs`: none has one."""
         known, allocation = "", None
-        series = Series(evaluation, len(run))
+        series = RowSeries(evaluation, len(run))
         reports, assigned_as = self._nodes.load.reports, self._pods.assigned.of
         keys: list[PodKey] = []
         placements: list[Placement] = []
@@ -192,7 +192,7 @@ class Binding:
         return data
 
 
-def _causes(reserved: Choice | None) -> tuple[str, ...]:
+def _causes(reserved: SelectedNode | None) -> tuple[str, ...]:
     """The share of the reservation that a placement uses."""
     record = reserved.record if reserved is not None else None
     share = record.share() if record is not None else None

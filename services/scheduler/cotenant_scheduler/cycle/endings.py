@@ -41,9 +41,9 @@ from cotenant_scheduler.cycle.other_schedulers import BELONGS_ELSEWHERE, came_to
 from cotenant_scheduler.cycle.reservations.endings import ReservationEndings
 from cotenant_scheduler.cycle.waiting import WAITING_PAUSE, blocked_by, blocked_event, first_due
 from cotenant_scheduler.state.counting import PodKey
-from cotenant_scheduler.state.node_facts import NodeFacts
+from cotenant_scheduler.state.node_facts import NodeMessages
 from cotenant_scheduler.state.pod_records import ENDED_FOR_GOOD, PlacementRecord, PodRecord
-from cotenant_scheduler.state.reading.shapes import PodFacts
+from cotenant_scheduler.state.reading.shapes import ParsedPod
 from cotenant_scheduler.state.reservations.records import ReserveRecord
 
 LAST_WORD = timedelta(seconds=60)
@@ -60,8 +60,8 @@ class Endings:
     """Pods to inspect, and the events that follow. A pod is inspected until no event follows."""
 
     def __init__(
-        self, nodes: Mapping[str, NodeFacts], quotas: QuotaLedger, reservations: ReservationEndings, acting: Container[PodKey],
-        *, checks_scheduler: bool,
+        self, nodes: Mapping[str, NodeMessages], quotas: QuotaLedger, reservations: ReservationEndings,
+        acting: Container[PodKey], *, checks_scheduler: bool,
     ) -> None:
         """`acting`: pods that act as reservations."""
         self._acting = acting
@@ -83,7 +83,7 @@ class Endings:
         if not settled:
             self.attention[record.key] = record
 
-    def _only_runs(self, record: PodRecord, facts: PodFacts) -> bool:
+    def _only_runs(self, record: PodRecord, facts: ParsedPod) -> bool:
         if record.waiting is not None or len(record.placements) != 1 or facts.deleting:
             return False
         [(node, placed)] = record.placements.items()

@@ -16,7 +16,7 @@ from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.binding import Binding
 from cotenant_scheduler.cycle.nominations import Nominations
 from cotenant_scheduler.cycle.ordering.walk import Walk
-from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, events_of
+from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass, QueueEntry, events_of
 from cotenant_scheduler.framework.results import CachedResults
 from cotenant_scheduler.framework.series import WORTHWHILE
 from cotenant_scheduler.plugins.quota import QuotaAdmission
@@ -38,7 +38,7 @@ class EqualGroups:
         assumed: Assumed,
         nominations: Nominations,
         head: Callable[[], EquivalenceClass | None],
-        gathers: Callable[[Entry], bool],
+        gathers: Callable[[QueueEntry], bool],
         usual: int,
     ) -> None:
         self._nodes = nodes
@@ -76,9 +76,9 @@ class EqualGroups:
             walk.pass_groups(placed)
         return placed > 0
 
-    def _run(self, walk: Walk, left: int) -> tuple[list[tuple[Entry, GroupClass]], Charge | None]:
+    def _run(self, walk: Walk, left: int) -> tuple[list[tuple[QueueEntry, GroupClass]], Charge | None]:
         """The groups at the top whose pods are all charged alike, in at most `left` events, and that charge."""
-        run: list[tuple[Entry, GroupClass]] = []
+        run: list[tuple[QueueEntry, GroupClass]] = []
         charge: Charge | None = None
         head = self._head()
         for entry, group in walk.groups():
@@ -93,7 +93,7 @@ class EqualGroups:
         return run, charge
 
     def _place(
-        self, run: list[tuple[Entry, GroupClass]], charge: Charge, now: datetime, bound: list[Event]
+        self, run: list[tuple[QueueEntry, GroupClass]], charge: Charge, now: datetime, bound: list[Event]
     ) -> int:
         """Place the pods of as many whole groups as nodes and quotas admit; return how many groups."""
         if charge.shape.selected_by:
@@ -131,7 +131,7 @@ class EqualGroups:
         return self._binding.place_series(records, [charge] * len(records), evaluation, now, bound, gangs)
 
 
-def _is_plain(entry: Entry, group: EquivalenceClass, charge: Charge) -> bool:
+def _is_plain(entry: QueueEntry, group: EquivalenceClass, charge: Charge) -> bool:
     """Whether each pod of a group is charged so and is placed by nothing but its shape."""
     return all(
         record.ask is None and not is_reserve(record.key) and group.charge_of(record) == charge for record in entry.records

@@ -34,8 +34,8 @@ from cotenant.events.envelope import Event
 from cotenant.events.placements import Nomination
 from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
 from cotenant_scheduler.cycle.preempting import Preempting, nomination_to, patience
-from cotenant_scheduler.cycle.preemption import Choice, Rank
-from cotenant_scheduler.cycle.queue import Entry, GroupClass, WaitingTemplate
+from cotenant_scheduler.cycle.preemption import PreemptionCandidate, Rank
+from cotenant_scheduler.cycle.queue import GroupClass, QueueEntry, WaitingTemplate
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.framework.evaluation import Evaluation
@@ -51,7 +51,7 @@ MEMBERS = 749
 """The nominations that fit into a decision of usual size."""
 
 
-class Trial(msgspec.Struct):
+class GroupTrial(msgspec.Struct):
     """An attempt to place a group: its start in the journal and among the events, and its outcome."""
 
     savepoint: int
@@ -88,7 +88,7 @@ class GroupPreemption:
         self._waiting = waiting
 
     def refused(
-        self, group: GroupClass, entry: Entry, trial: Trial, now: datetime, domains: Sequence[IntArray] | None = None
+        self, group: GroupClass, entry: QueueEntry, trial: GroupTrial, now: datetime, domains: Sequence[IntArray] | None = None
     ) -> list[Event]:
         """Return the waiting events of a group that is nominated now; none: it stays nominated, or just waits. `domains`: the
         rows of each domain of the network that it may be in; None: it may be anywhere."""
@@ -128,7 +128,7 @@ class GroupPreemption:
         group.keeps_nominations = True
         return events
 
-    def _may_preempt(self, group: GroupClass, entry: Entry) -> bool:
+    def _may_preempt(self, group: GroupClass, entry: QueueEntry) -> bool:
         if len(entry.records) > MEMBERS:
             return False
         if not self._preempting.for_reservations and any(is_reserve(record.key) for record in entry.records):
@@ -139,7 +139,7 @@ class GroupPreemption:
             self._preemption.may_help(shape) for shape in shapes
         ) and self._is_admitted(group, entry)
 
-    def _is_admitted(self, group: GroupClass, entry: Entry) -> bool:
+    def _is_admitted(self, group: GroupClass, entry: QueueEntry) -> bool:
         """Return whether the quotas admit all members."""
         requests: dict[tuple[Membership, bool], dict[str, int]] = {}
         for record in entry.records:
@@ -153,7 +153,7 @@ class GroupPreemption:
             for (membership, preemptible), total in requests.items()
         )
 
-    def _are_kept(self, entry: Entry, before: dict[PodKey, Nomination], now: datetime) -> bool:
+    def _are_kept(self, entry: QueueEntry, before: dict[PodKey, Nomination], now: datetime) -> bool:
         """Return whether the nominations that the members have are kept."""
         nominated = [(record, before[record.key]) for record in entry.records if record.key in before]
         if not all(self._preempting.may_keep(found.node, record) for record, found in nominated):
@@ -164,8 +164,8 @@ class GroupPreemption:
         return any(self._preempting.ends_on(node, record) for node, record in nodes.items())
 
     def _cheapest(
-        self, group: GroupClass, entry: Entry, now: datetime, domains: Sequence[IntArray]
-    ) -> dict[PodKey, Choice]:
+        self, group: GroupClass, entry: QueueEntry, now: datetime, domains: Sequence[IntArray]
+    ) -> dict[PodKey, PreemptionCandidate]:
         """Choose in the domain where the victims weigh least: as single nodes are compared, then the first domain."""
         mark = self._nominations.mark()
         found: list[tuple[tuple[int, int, int, int], int]] = []
@@ -178,13 +178,13 @@ class GroupPreemption:
         return self._choose(group, entry, now, domains[min(found)[1]]) if found else {}
 
     def _choose(
-        self, group: GroupClass, entry: Entry, now: datetime, rows: IntArray | None = None
-    ) -> dict[PodKey, Choice]:
+        self, group: GroupClass, entry: QueueEntry, now: datetime, rows: IntArray | None = None
+    ) -> dict[PodKey, PreemptionCandidate]:
         """Return a node for as many members as the group needs, each with its victims; none if there are not so many. `rows`:
         on no others."""
         mark = self._nominations.mark()
         members = [record.key for record in entry.records]
-        chosen: dict[PodKey, Choice] = {}
+        chosen: dict[PodKey, PreemptionCandidate] = {}
         own = frozenset(members)
         for record in entry.records:
             shape = group.charge_of(record).shape
@@ -204,7 +204,7 @@ class GroupPreemption:
             return {}
         return chosen
 
-    def _free(self, record: PodRecord, evaluation: Evaluation, rows: IntArray | None) -> Choice | None:
+    def _free(self, record: PodRecord, evaluation: Evaluation, rows: IntArray | None) -> PreemptionCandidate | None:
         """Return where a member fits as the nodes are, in a reservation or beside them; None: nowhere."""
         ask = record.ask
         reserved = self._reserving.choose(evaluation, ask) if isinstance(ask, Ask) else None
@@ -216,7 +216,7 @@ class GroupPreemption:
             row = -1
         else:
             row = evaluation.best() if rows is None else evaluation.best_of(rows)
-        return Choice((0, 0, 0, 0, 0, ""), self._nodes.names[row], (), used) if row >= 0 else None
+        return PreemptionCandidate((0, 0, 0, 0, 0, ""), self._nodes.names[row], (), used) if row >= 0 else None
 
 
 def _together(ranks: Sequence[Rank]) -> tuple[int, int, int, int]:

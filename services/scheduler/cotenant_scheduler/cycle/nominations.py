@@ -27,7 +27,7 @@ from cotenant_scheduler.state.reading.shapes import Shape
 NOBODY: frozenset[PodKey] = frozenset()
 
 
-class Room(msgspec.Struct, frozen=True):
+class NominatedPod(msgspec.Struct, frozen=True):
     """The room, the node and the pod of a nomination."""
 
     node: str
@@ -44,10 +44,10 @@ class Nominations:
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
-        self._folded: dict[PodKey, Room] = {}
-        self._decided: dict[PodKey, Room | None] = {}
+        self._folded: dict[PodKey, NominatedPod] = {}
+        self._decided: dict[PodKey, NominatedPod | None] = {}
         """Changes by the current decision; None: no longer nominated."""
-        self._counted: dict[PodKey, Room] = {}
+        self._counted: dict[PodKey, NominatedPod] = {}
         self.leaving: dict[str, set[str]] = {}
         """By node, uids of the pods that leave it for the rooms that are counted."""
         self.freed = False
@@ -89,7 +89,7 @@ class Nominations:
         if key in self._folded or key in self._decided:
             self._change(key, None, placed_on)
 
-    def _change(self, key: PodKey, room: Room | None, node: str) -> None:
+    def _change(self, key: PodKey, room: NominatedPod | None, node: str) -> None:
         before = self._decided[key] if key in self._decided else self._folded.get(key)
         self._decided[key] = room
         self._level = None
@@ -105,11 +105,11 @@ class Nominations:
         self.leaving.setdefault(room.node, set()).update(room.victims)
         self._level = (priority, own)
 
-    def mark(self) -> tuple[dict[PodKey, Room | None], bool]:
+    def mark(self) -> tuple[dict[PodKey, NominatedPod | None], bool]:
         """Return the decision's changes so far, for `restore`."""
         return dict(self._decided), self.freed
 
-    def restore(self, mark: tuple[dict[PodKey, Room | None], bool]) -> None:
+    def restore(self, mark: tuple[dict[PodKey, NominatedPod | None], bool]) -> None:
         """Undo the decision's changes after a mark."""
         self._decided, self.freed = mark
         self._level = None
@@ -149,8 +149,8 @@ def nomination_of(record: PodRecord) -> Nomination | None:
     return waiting.nomination if facts is not None and facts.uid == waiting.uid else None
 
 
-def room_of(nomination: Nomination, shape: Shape) -> Room:
+def room_of(nomination: Nomination, shape: Shape) -> NominatedPod:
     """Return the room of a nominated pod: what it would occupy if it had been placed there when it was nominated."""
     assigned = AssignedPod(shape.estimate, shape.prod, microseconds(nomination.at))
     allocation = Allocation(reservation=nomination.reservation) if nomination.reservation is not None else None
-    return Room(nomination.node, shape, assigned, frozenset(victim.uid for victim in nomination.victims), allocation)
+    return NominatedPod(nomination.node, shape, assigned, frozenset(victim.uid for victim in nomination.victims), allocation)

@@ -26,10 +26,10 @@ from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
 from cotenant_scheduler.cycle.ordering.fair_walk import FairWalk
 from cotenant_scheduler.cycle.ordering.queue_head import REFUSED_OTHERWISE, QueueHead
 from cotenant_scheduler.cycle.ordering.shares import Shares
-from cotenant_scheduler.cycle.ordering.walk import Run, States, Walk
+from cotenant_scheduler.cycle.ordering.walk import PodRun, States, Walk
 from cotenant_scheduler.cycle.placing_groups import PlacingGroups
 from cotenant_scheduler.cycle.preempting import Preempting
-from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, PodQueue, events_of
+from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass, PodQueue, QueueEntry, events_of
 from cotenant_scheduler.cycle.reservations.pre_allocation import MOST_TAKEN, PreAllocation, TakesPods
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
@@ -222,7 +222,7 @@ class Placing:
             placed = 0
             # A pod that will act as a reservation has that in its own placement.
             plain = reserved is None and not (isinstance(ask, Ask) and ask.acts)
-            run: Run | None = None
+            run: PodRun | None = None
             if one_by_one:
                 one_by_one -= 1
             elif plain and evaluation.in_columns and not self._nodes.counters_of(shape):
@@ -273,7 +273,7 @@ class Placing:
             bound.append(nominated)
             walk.advance()
 
-    def _top(self, walk: Walk) -> tuple[Entry, EquivalenceClass] | None:
+    def _top(self, walk: Walk) -> tuple[QueueEntry, EquivalenceClass] | None:
         """The entry to try next: the first of those that nodes refused earlier in this pass if a room has been released
         since."""
         if self._nominations.freed:
@@ -288,7 +288,7 @@ class Placing:
         return top
 
     def _refused_by_nodes(
-        self, walk: Walk, entry: Entry, alike: EquivalenceClass, now: datetime, confined: Confined | None = None
+        self, walk: Walk, entry: QueueEntry, alike: EquivalenceClass, now: datetime, confined: Confined | None = None
     ) -> None:
         """Close the top entry's class, which nodes refuse; if it is the queue's head, its rooms count from now on. `confined`:
         where a gang must be."""
@@ -302,12 +302,12 @@ class Placing:
         states = self._states()
         return States(states.quotas, (*states.nodes, self.head.version))
 
-    def _run(self, walk: Walk, alike: EquivalenceClass, left: int) -> Run:
+    def _run(self, walk: Walk, alike: EquivalenceClass, left: int) -> PodRun:
         """Return the run of pods of one shape at the head of the queue that their quotas admit, in so many events; empty where
         it is too short to be placed at once."""
         mixed = walk.is_mixed()
         if not mixed and len(alike.live) < WORTHWHILE:
-            return Run([], [])
+            return PodRun([], [])
         admitted = self._admission.one_after_the_other(alike.charge.shape)
         if mixed:
             events = left
@@ -322,10 +322,10 @@ class Placing:
         run = _fitting(walk.run(left), left)
         if charge.membership is not None:
             del run[admitted.count(charge, len(run)) :]
-        return Run(run, [alike] * len(run))
+        return PodRun(run, [alike] * len(run))
 
 
-def _may_exceed(entry: Entry, bound: int) -> bool:
+def _may_exceed(entry: QueueEntry, bound: int) -> bool:
     """Whether a group is tried after this many events though a decision of usual size has no room for it: such a decision never
     has, but a batch has; or no batch has, which is then the reason."""
     members = len(entry.records)

@@ -22,13 +22,13 @@ from cotenant_scheduler.cycle.binding import Binding
 from cotenant_scheduler.cycle.equal_groups import EqualGroups
 from cotenant_scheduler.cycle.gathering.confined import Confined
 from cotenant_scheduler.cycle.gathering.gathering import Attempt, Gathering
-from cotenant_scheduler.cycle.gathering.plans import Plan
-from cotenant_scheduler.cycle.group_preemption import GroupPreemption, Trial
+from cotenant_scheduler.cycle.gathering.plans import GatheringPlan
+from cotenant_scheduler.cycle.group_preemption import GroupPreemption, GroupTrial
 from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
 from cotenant_scheduler.cycle.ordering.queue_head import REFUSED_OTHERWISE, held_for
 from cotenant_scheduler.cycle.ordering.walk import Walk
-from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, WaitingTemplate
-from cotenant_scheduler.cycle.reservations.reserving import Choice, Reserving
+from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass, QueueEntry, WaitingTemplate
+from cotenant_scheduler.cycle.reservations.reserving import Reserving, SelectedNode
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.results import CachedResults
@@ -64,7 +64,7 @@ class PlacingGroups:
         reserving: Reserving,
         preemption: GroupPreemption,
         gathering: Gathering,
-        refused_by_nodes: Callable[[Walk, Entry, EquivalenceClass, datetime, Confined | None], None],
+        refused_by_nodes: Callable[[Walk, QueueEntry, EquivalenceClass, datetime, Confined | None], None],
         usual: int,
         most: int,
     ) -> None:
@@ -84,7 +84,7 @@ class PlacingGroups:
         self._usual = usual
         self._most = most
 
-    def decide(self, walk: Walk, entry: Entry, group: GroupClass, now: datetime, bound: list[Event]) -> None:
+    def decide(self, walk: Walk, entry: QueueEntry, group: GroupClass, now: datetime, bound: list[Event]) -> None:
         """Place as many of a group as its rules require, in one batch, or record why it waits."""
         if any(self._reserving.is_over(record) for record in entry.records):
             walk.close()  # this decision states how that reservation ended
@@ -123,7 +123,7 @@ class PlacingGroups:
         bound += events
         walk.advance()
 
-    def _placed(self, walk: Walk, entry: Entry, group: GroupClass, trial: Trial) -> None:
+    def _placed(self, walk: Walk, entry: QueueEntry, group: GroupClass, trial: GroupTrial) -> None:
         walk.wake()
         group.stamp = None
         group.template = trial.refused
@@ -135,32 +135,32 @@ class PlacingGroups:
             walk.reopen(tuple(sorted(selected_by)))
 
     def _in_rooms(
-        self, attempt: Attempt | None, entry: Entry, group: GroupClass, now: datetime, bound: list[Event]
-    ) -> Trial | None:
+        self, attempt: Attempt | None, entry: QueueEntry, group: GroupClass, now: datetime, bound: list[Event]
+    ) -> GroupTrial | None:
         """Try a group where rooms are held for its members; None if it does not fit there."""
         rooms = _rooms_of(entry)
         if not rooms:
             return None
-        plan: Plan | None = None
+        plan: GatheringPlan | None = None
         if attempt is not None and attempt.must:
             rows = [self._nodes.rows.get(node, -1) for node, _ in rooms.values()]
             domain = attempt.confined.domain_of(rows) if attempt.confined is not None else None
             if domain is None:
                 return None
             gathered = Gathered(layer=attempt.must, domain=domain.path, pods=len(rooms), slots=domain.slots)
-            plan = Plan((), (), gathered, exact=True)
+            plan = GatheringPlan((), (), gathered, exact=True)
         trial = self._tried(group, entry.records, now, bound, plan, rooms)
         return trial if trial.enough else None
 
-    def _gathered(self, attempt: Attempt, group: GroupClass, now: datetime, bound: list[Event]) -> Trial:
+    def _gathered(self, attempt: Attempt, group: GroupClass, now: datetime, bound: list[Event]) -> GroupTrial:
         """Try a group in one domain of the network after the other."""
-        first: Trial | None = None
+        first: GroupTrial | None = None
         for plan in attempt.plans:
             trial = self._tried(group, attempt.members, now, bound, plan)
             first = first or trial
             if trial.enough or trial.by_quota:
                 return trial
-        trial = first or Trial(self._assumed.savepoint(), len(bound))
+        trial = first or GroupTrial(self._assumed.savepoint(), len(bound))
         if attempt.reason:
             trial.refused = self._waiting.of_topology(group, attempt.reason)
         elif first is None:
@@ -176,12 +176,12 @@ class PlacingGroups:
         records: Sequence[PodRecord],
         now: datetime,
         bound: list[Event],
-        plan: Plan | None = None,
+        plan: GatheringPlan | None = None,
         rooms: Mapping[PodKey, HeldRoom] = NO_ROOMS,
-    ) -> Trial:
+    ) -> GroupTrial:
         """Assume as many members on nodes as the group's rules require, or none. `rooms`: those that are held for members, who
         go there."""
-        trial = Trial(self._assumed.savepoint(), len(bound))
+        trial = GroupTrial(self._assumed.savepoint(), len(bound))
         self._try(trial, group, records, now, bound, plan, rooms)
         trial.enough = group.together.enough(trial.placed, [record.key for record in records])
         if not trial.enough:
@@ -191,12 +191,12 @@ class PlacingGroups:
 
     def _try(
         self,
-        trial: Trial,
+        trial: GroupTrial,
         group: GroupClass,
         records: Sequence[PodRecord],
         now: datetime,
         bound: list[Event],
-        plan: Plan | None,
+        plan: GatheringPlan | None,
         rooms: Mapping[PodKey, HeldRoom],
     ) -> None:
         """Assume as many members on nodes as the group's rules require."""
@@ -246,12 +246,12 @@ class PlacingGroups:
 
     def _place_member(
         self,
-        trial: Trial,
+        trial: GroupTrial,
         group: GroupClass,
         record: PodRecord,
         now: datetime,
         bound: list[Event],
-        plan: Plan | None,
+        plan: GatheringPlan | None,
         room: HeldRoom | None,
     ) -> WaitingTemplate | None:
         """Place one pod of a group, where a plan has it or in its room if there is one; else return why it cannot be."""
@@ -285,7 +285,7 @@ class PlacingGroups:
         self._binding.place(bound, record, row, evaluation, charge, now, allocation, reserved)
         return None
 
-    def _held_row(self, room: HeldRoom, evaluation: Evaluation, ask: object) -> tuple[int, Choice | None]:
+    def _held_row(self, room: HeldRoom, evaluation: Evaluation, ask: object) -> tuple[int, SelectedNode | None]:
         """Return the row of a room if a pod fits into it, else -1, and the reservation that the room is in."""
         node, used = room
         row = self._nodes.rows.get(node, -1)
@@ -298,7 +298,7 @@ class PlacingGroups:
         return (row, None) if beside and evaluation.keys.item(row) >= 0 else (-1, None)
 
 
-def _rooms_of(entry: Entry) -> dict[PodKey, HeldRoom]:
+def _rooms_of(entry: QueueEntry) -> dict[PodKey, HeldRoom]:
     """The rooms that are held for members of a group: for nominated ones, and for those of the queue's head."""
     rooms: dict[PodKey, HeldRoom] = {}
     for record in entry.records:

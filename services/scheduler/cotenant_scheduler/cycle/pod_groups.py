@@ -16,7 +16,7 @@ import msgspec
 
 from cotenant.api.objects.metadata import AnyObject
 from cotenant.api.times import parse_rfc3339
-from cotenant.domain.gangs import Members, Phase, PodGroupState, occupied_by, synchronised
+from cotenant.domain.gangs import Members, PodGroupPhase, PodGroupState, occupied_by, synchronised
 from cotenant.events.envelope import Event
 from cotenant.events.gangs import PodGroupStatus
 from cotenant.events.node.runs import RunPhase
@@ -88,7 +88,7 @@ class PodGroups:
         least = group.spec.min_member
         members = members_of(gang)
         before = PodGroupState(
-            Phase(last.phase), last.scheduled, last.running, last.succeeded, last.failed, last.schedule_start_time
+            PodGroupPhase(last.phase), last.scheduled, last.running, last.succeeded, last.failed, last.schedule_start_time
         )
         state = synchronised(before, least, members, parse_rfc3339(group.metadata.creation_timestamp), now)
         return PodGroupStatus(
@@ -106,9 +106,9 @@ class PodGroups:
             occupied_by=last.occupied_by or self._occupied_by(namespace, gang, state.phase),
         )
 
-    def _occupied_by(self, namespace: str, gang: Gang, phase: Phase) -> str:
+    def _occupied_by(self, namespace: str, gang: Gang, phase: PodGroupPhase) -> str:
         """The owners of the oldest pod, once enough pods are there."""
-        if phase in (Phase.NONE, Phase.PENDING) or not gang.members:
+        if phase in (PodGroupPhase.NONE, PodGroupPhase.PENDING) or not gang.members:
             return ""
         _, first = min((pod.created, key) for key, pod in gang.members.items())
         document = self._records[first].document

@@ -26,7 +26,7 @@ import msgspec
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Nomination, Waiting
 from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
-from cotenant_scheduler.cycle.preemption import Choice, Preemption, is_ending
+from cotenant_scheduler.cycle.preemption import Preemption, PreemptionCandidate, is_ending
 from cotenant_scheduler.cycle.queue import EquivalenceClass, WaitingTemplate
 from cotenant_scheduler.cycle.quota_preemption import QuotaPreemption
 from cotenant_scheduler.cycle.reservation_preemption import ReservationPreemption
@@ -35,7 +35,7 @@ from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.plugins.reservation.matching import Ask
 from cotenant_scheduler.state.columns import IntArray
 from cotenant_scheduler.state.counting import PodKey, is_reserve
-from cotenant_scheduler.state.node_facts import NodeFacts
+from cotenant_scheduler.state.node_facts import NodeMessages
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import Charge, PodRecord
 from cotenant_scheduler.state.pods import PodCache
@@ -51,7 +51,7 @@ def patience(attempts: int) -> timedelta:
     return BACKOFF[min(attempts, len(BACKOFF)) - 1]
 
 
-def nomination_to(choice: Choice, now: datetime, attempts: int = 1) -> Nomination:
+def nomination_to(choice: PreemptionCandidate, now: datetime, attempts: int = 1) -> Nomination:
     """Return the nomination of a pod that gets this choice."""
     return Nomination(
         node=choice.node, at=now, attempts=attempts, victims=choice.victims, reservation=choice.reservation
@@ -64,7 +64,7 @@ class Preempting:
     def __init__(
         self,
         nodes: NodeTable,
-        facts: Mapping[str, NodeFacts],
+        facts: Mapping[str, NodeMessages],
         pods: PodCache,
         waiting: WaitingPods,
         preemption: Preemption,
@@ -122,7 +122,7 @@ class Preempting:
 
     def choose(
         self, record: PodRecord, evaluation: Evaluation, rows: IntArray | None = None
-    ) -> tuple[Choice | None, str]:
+    ) -> tuple[PreemptionCandidate | None, str]:
         """Return the best node to make room on, or in a reservation there, of some rows if given; or None, and what is said of
         that."""
         choice, line = None, ""
@@ -178,7 +178,7 @@ class Preempting:
         return self._nominated(record, alike, template, choice)
 
     def _nominate(
-        self, record: PodRecord, choice: Choice, shape: Shape, before: Nomination | None, now: datetime
+        self, record: PodRecord, choice: PreemptionCandidate, shape: Shape, before: Nomination | None, now: datetime
     ) -> Nomination:
         nomination = nomination_to(choice, now, before.attempts + 1 if before else 1)
         self.note(record, nomination, shape)
@@ -196,7 +196,7 @@ class Preempting:
         self._nominations.end(record.key)
 
     def _nominated(
-        self, record: PodRecord, alike: EquivalenceClass, template: WaitingTemplate, choice: Choice
+        self, record: PodRecord, alike: EquivalenceClass, template: WaitingTemplate, choice: PreemptionCandidate
     ) -> Event | None:
         alike.template = template
         alike.stamp = None  # the template is this pod's alone
@@ -244,7 +244,7 @@ class Preempting:
         found = ", ".join(f"{count} {text}" for count, text in texts if count)
         return f"0/{total} nodes are available: {found}."
 
-    def causes(self, choice: Choice) -> tuple[str, ...]:
+    def causes(self, choice: PreemptionCandidate) -> tuple[str, ...]:
         """The messages that describe the node, and the placements of the victims."""
         placed = [self._pods.records[victim.namespace, victim.name].placements[choice.node] for victim in choice.victims]
         return (*self._facts[choice.node].causes, *(f"LOG:{entry.sequence}" for entry in placed))

@@ -1,7 +1,7 @@
 """Preemption: the node on which a pod that fits nowhere gets room, and the pods of lower priority that leave it.
 
-In: the results of the pod's shape, the pods on the nodes, the disruption budgets. Out: a `Choice`, or none. All nodes are
-considered. The rules:
+In: the results of the pod's shape, the pods on the nodes, the disruption budgets. Out: a `PreemptionCandidate`, or none. All
+nodes are considered. The rules:
 
     nodes      those refused only by filters that ending pods can satisfy (resources, ports, spread, affinity)
     room       all pods of a lower priority are taken away; the shape must fit then. Pods that are ending already, or leave for
@@ -54,7 +54,7 @@ Rank = tuple[int, int, int, int, int, str]
 """The key by which nodes are compared; the smallest is the best."""
 
 
-class Choice(msgspec.Struct, frozen=True):
+class PreemptionCandidate(msgspec.Struct, frozen=True):
     """A node, the pods that leave it, and the key by which it compares with other nodes."""
 
     rank: Rank
@@ -86,7 +86,7 @@ class CachedChoices:
     def __init__(self) -> None:
         self.stamp: tuple[int, ...] = ()
         self.positions = (0, 0, 0)
-        self.choices: dict[int, Choice] = {}
+        self.choices: dict[int, PreemptionCandidate] = {}
         self.ranked: list[tuple[Rank, int]] = []
         """A heap of ranks with their rows; those that are no longer a row's are dropped when they come up."""
         self.helpless: BoolArray = np.zeros(0, dtype=np.bool_)
@@ -94,14 +94,14 @@ class CachedChoices:
         self.hopeless = 0
         """The number of them that are declared nodes."""
 
-    def put(self, row: int, choice: Choice) -> None:
+    def put(self, row: int, choice: PreemptionCandidate) -> None:
         """Set the choice of a row that has none."""
         self.choices[row] = choice
         heapq.heappush(self.ranked, (choice.rank, row))
         if len(self.ranked) > 2 * len(self.choices) + SPARE_RANKS:
             self.ranked = sorted((known.rank, of) for of, known in self.choices.items())
 
-    def best(self) -> Choice | None:
+    def best(self) -> PreemptionCandidate | None:
         """Return the choice of the lowest rank."""
         ranked = self.ranked
         while ranked:
@@ -152,7 +152,7 @@ class Preemption:
         """Return whether there is any pod of a lower priority."""
         return any(priority < shape.priority for priority in self._nodes.priorities)
 
-    def choose(self, evaluation: Evaluation, rows: IntArray | None = None) -> Choice | None:
+    def choose(self, evaluation: Evaluation, rows: IntArray | None = None) -> PreemptionCandidate | None:
         """Return the best node for a pod of the shape, of some rows if given; None if preemption helps on none."""
         cached = self._refreshed(evaluation)
         if rows is None:
@@ -160,7 +160,7 @@ class Preemption:
         choices = [cached.choices[row] for row in rows.tolist() if row in cached.choices]
         return min(choices, key=lambda choice: choice.rank, default=None)
 
-    def best_of(self, asking: Asking, rows: Sequence[int], victims: Set[PodKey]) -> Choice | None:
+    def best_of(self, asking: Asking, rows: Sequence[int], victims: Set[PodKey]) -> PreemptionCandidate | None:
         """Return the best of some rows, where only these pods may be victims; None if that helps on none."""
         self._forget_changed_lists()
         choices = (self._choice_among(asking, row, victims) for row in rows)
@@ -168,7 +168,7 @@ class Preemption:
 
     def best_without(
         self, priority: int, inside: Mapping[int, Set[str]], trial: Callable[[int], Trial]
-    ) -> Choice | None:
+    ) -> PreemptionCandidate | None:
         """Return the best of some rows for a pod of this priority, where a trial of the row says what fits; `inside`: by row,
         the uids of the reservations whose users may leave, too. None if that helps on none."""
         choices = (self._choice_without(row, priority, uids, trial) for row, uids in inside.items())
@@ -176,7 +176,7 @@ class Preemption:
 
     def _choice_without(
         self, row: int, priority: int, uids: Set[str], trial: Callable[[int], Trial]
-    ) -> Choice | None:
+    ) -> PreemptionCandidate | None:
         ending, pods = self._lower(row, priority, self._listed_pods(row, uids))
         if not (ending or pods):
             return None
@@ -244,17 +244,17 @@ class Preemption:
         rows: list[int] = distinct(np.concatenate(known), self._nodes.size).tolist()
         return rows
 
-    def _choice_among(self, asking: Asking, row: int, victims: Set[PodKey]) -> Choice | None:
+    def _choice_among(self, asking: Asking, row: int, victims: Set[PodKey]) -> PreemptionCandidate | None:
         ending, pods = self._lower(row, asking.shape.priority)
         pods = [pod for pod in pods if pod.key in victims]
         return self._choice(asking, row, ending, pods) if ending or pods else None
 
-    def _choice(self, asking: Asking, row: int, ending: list[RowPod], pods: list[RowPod]) -> Choice | None:
+    def _choice(self, asking: Asking, row: int, ending: list[RowPod], pods: list[RowPod]) -> PreemptionCandidate | None:
         return self._choice_of(row, pods, lambda order: victims(asking, row, ending, order))
 
     def _choice_of(
         self, row: int, pods: list[RowPod], leaving: Callable[[list[RowPod]], list[int] | None]
-    ) -> Choice | None:
+    ) -> PreemptionCandidate | None:
         if self._budgets:
             violating = self._budgets.violating((*pod.key, pod.labels) for pod in pods)
             order = [pod for pod, violates in zip(pods, violating, strict=True) if violates]
@@ -333,7 +333,7 @@ def _uses_what_is_held(held: Mapping[str, Use], counted: CountedPod, inside: Set
     return use is not None and use.reserve is not None and (use.reserve is not counted or bool(use.owners))
 
 
-def _ranked(node: str, leaving: list[tuple[RowPod, bool]], mixed: bool) -> Choice:
+def _ranked(node: str, leaving: list[tuple[RowPod, bool]], mixed: bool) -> PreemptionCandidate:
     """`mixed`: those that violate budgets come first; else they come by importance."""
     if mixed:
         leaving = sorted(leaving, key=_importance)
@@ -342,7 +342,7 @@ def _ranked(node: str, leaving: list[tuple[RowPod, bool]], mixed: bool) -> Choic
         violations = sum(violates for _, violates in leaving) if mixed else 0
         highest, first = leaving[0][0].shape.priority, leaving[0][0].bound_us
         total = sum([pod.shape.priority for pod, _ in leaving]) + PRIORITY_OFFSET * len(leaving)
-    return Choice((violations, highest, total, len(leaving), -first, node), node, tuple(leaving))
+    return PreemptionCandidate((violations, highest, total, len(leaving), -first, node), node, tuple(leaving))
 
 
 def _importance(entry: tuple[RowPod, bool]) -> tuple[int, int, PodKey]:

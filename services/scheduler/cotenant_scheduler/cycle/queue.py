@@ -23,13 +23,13 @@ from cotenant.events.placements import Nomination, Waiting
 from cotenant_scheduler.framework.plugin import Together
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.pod_records import Charge, PodRecord
-from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
+from cotenant_scheduler.state.reading.shapes import ParsedPod, Shape
 
 QueueKey = tuple[int, str, str, str]
 """Minus priority, creation time, namespace, name."""
 
 
-class Entry(msgspec.Struct, frozen=True, eq=False):
+class QueueEntry(msgspec.Struct, frozen=True, eq=False):
     """Pods that are placed together, in queue order."""
 
     order: QueueKey
@@ -99,10 +99,10 @@ class EquivalenceClass:
         """The charge of each pod; for a group, that of its first pod."""
         self.own_rooms: Set[PodKey] = frozenset() if nominated is None else frozenset((nominated,))
         """The pods whose nominations do not count for its pods: the pod itself, if it is nominated."""
-        self.live: dict[PodKey, Entry] = {}
-        self._entries: list[Entry] = []
+        self.live: dict[PodKey, QueueEntry] = {}
+        self._entries: list[QueueEntry] = []
         self._head = 0
-        self._late: list[Entry] = []
+        self._late: list[QueueEntry] = []
         self.template: WaitingTemplate | None = None
         """Why its pods wait; None while that is unknown."""
         self.stamp: tuple[object, ...] | None = None
@@ -126,7 +126,7 @@ class EquivalenceClass:
 
     def add(self, order: QueueKey, record: PodRecord, charge: Charge) -> None:  # noqa: ARG002
         """Add a pod as an entry of its own."""
-        entry = Entry(order, (record,))
+        entry = QueueEntry(order, (record,))
         self.live[record.key] = entry
         self.reported = None
         if not self._entries or self._entries[-1].order < order:
@@ -158,12 +158,12 @@ class EquivalenceClass:
             if self.live.get(entry.records[0].key) is entry:
                 yield entry.order, entry.records[0]
 
-    def first(self) -> Entry | None:
+    def first(self) -> QueueEntry | None:
         """Return the first entry; None if there is none to try."""
         entries, head = self.in_order()
         return entries[head] if head < len(entries) else None
 
-    def in_order(self) -> tuple[list[Entry], int]:
+    def in_order(self) -> tuple[list[QueueEntry], int]:
         """Return the entries in queue order, and the index at which they begin. Entries that are no longer `live` must be
         skipped."""
         entries = self._entries
@@ -235,13 +235,13 @@ class GroupClass(EquivalenceClass):
         for order, record, _ in sorted(self._members.values(), key=_order):
             yield order, record
 
-    def in_order(self) -> tuple[list[Entry], int]:
+    def in_order(self) -> tuple[list[QueueEntry], int]:
         """Return its entry, or none while it may not be tried."""
         if not self._sorted:
             self._sorted = True
             members = sorted(self._members.values(), key=_order)
             self.charge = members[0][2]
-            entry = Entry(members[0][0], tuple(record for _, record, _ in members))
+            entry = QueueEntry(members[0][0], tuple(record for _, record, _ in members))
             self.live.update(dict.fromkeys(self._members, entry))
             self._entries = [entry]
             self.own_rooms = frozenset(self._members)
@@ -253,7 +253,7 @@ class GroupClass(EquivalenceClass):
         self._sorted = False
 
 
-_UNSORTED = Entry((0, "", "", ""), ())
+_UNSORTED = QueueEntry((0, "", "", ""), ())
 
 
 def _order(member: tuple[QueueKey, PodRecord, Charge]) -> QueueKey:
@@ -273,7 +273,7 @@ class PodQueue:
     def put(
         self,
         record: PodRecord,
-        facts: PodFacts,
+        facts: ParsedPod,
         membership: Membership | None,
         preemptible: bool,
         together: Together | None = None,

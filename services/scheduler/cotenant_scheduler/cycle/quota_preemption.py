@@ -1,7 +1,7 @@
 """Preemption within a quota: the node for a pod that its quota has no room for, and the pods of its quota that leave it.
 
-In: a pod that its quota refuses, the results of its shape, the pods of the quota, the disruption budgets. Out: a `Choice`, or
-none. The rules are those of preemption on nodes (`cycle.preemption`), with these differences:
+In: a pod that its quota refuses, the results of its shape, the pods of the quota, the disruption budgets. Out: a
+`PreemptionCandidate`, or none. The rules are those of preemption on nodes (`cycle.preemption`), with these differences:
 
     victims    pods of the same quota only (`cotenant.domain.quota.preemption`)
     room       the quota must have room too; each of its limits counts like a resource of the node
@@ -18,7 +18,7 @@ from collections.abc import Collection, Hashable, Mapping, Set
 
 from cotenant.domain.quota.preemption import Headroom, may_preempt
 from cotenant.model.amounts import add_to
-from cotenant_scheduler.cycle.preemption import Choice, Preemption, is_ending
+from cotenant_scheduler.cycle.preemption import Preemption, PreemptionCandidate, is_ending
 from cotenant_scheduler.cycle.what_if import Asking, RowPod
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.plugins.quota import QuotaAdmission
@@ -91,7 +91,7 @@ class QuotaPreemption:
             protect_default=self._protect_default,
         )
 
-    def choose(self, charge: Charge, evaluation: Evaluation) -> Choice | None:
+    def choose(self, charge: Charge, evaluation: Evaluation) -> PreemptionCandidate | None:
         """Return the best node for a pod with this charge; None if preemption within its quota helps on none."""
         membership = charge.membership
         assert membership is not None

@@ -1,7 +1,7 @@
 """Preemption inside reservations: a pod that its reservations have no room for makes users of a lower priority leave them.
 
-In: a pod with the reservations that match it, the results of its shape. Out: a `Choice` as of `cycle.preemption`, with the
-reservation that takes the pod, or none. The rules of preemption hold, with these differences:
+In: a pod with the reservations that match it, the results of its shape. Out: a `PreemptionCandidate` as of `cycle.preemption`,
+with the reservation that takes the pod, or none. The rules of preemption hold, with these differences:
 
     nodes      those on which reservations match the pod, and none of them takes it
     leaving    users of these reservations, and pods of the node that use none; never users of others
@@ -21,13 +21,13 @@ from itertools import islice
 import msgspec
 
 from cotenant.events.allocations import ReservationUsed
-from cotenant_scheduler.cycle.preemption import Choice, Preemption
+from cotenant_scheduler.cycle.preemption import Preemption, PreemptionCandidate
 from cotenant_scheduler.cycle.reservations.candidates import Candidates
 from cotenant_scheduler.cycle.reservations.matched import Matched
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.what_if import RowPod
 from cotenant_scheduler.framework.evaluation import Evaluation
-from cotenant_scheduler.plugins.reservation.fitting import Room
+from cotenant_scheduler.plugins.reservation.fitting import ReservationCapacity
 from cotenant_scheduler.plugins.reservation.matching import Ask
 from cotenant_scheduler.state.columns import IntArray
 from cotenant_scheduler.state.counting import PodKey
@@ -45,7 +45,7 @@ class ReservationPreemption:
         self._reserving = reserving
         self._preemption = preemption
 
-    def choose(self, evaluation: Evaluation, ask: Ask, rows: IntArray | None = None) -> Choice | None:
+    def choose(self, evaluation: Evaluation, ask: Ask, rows: IntArray | None = None) -> PreemptionCandidate | None:
         """Return the best node, of some rows if given, for a pod with these demands on reservations; None if preemption inside
         them helps on none."""
         if ask.problem or not ask.owners:
@@ -89,7 +89,7 @@ class _Trial:
         self._evaluation = evaluation
         self._versions = [(counter, counter.version) for counter in nodes.counters]
         self._gone: dict[PodKey, RowPod] = {}
-        self.room: Room | None = None
+        self.room: ReservationCapacity | None = None
         """The reservation that took the pod when it fitted last: those that were gone then are those that leave in the end."""
 
     def take(self, pod: RowPod) -> None:

@@ -24,7 +24,7 @@ class Refusals(msgspec.Struct, frozen=True):
     count: int
 
 
-class Explanation(msgspec.Struct, frozen=True):
+class FitDiagnosis(msgspec.Struct, frozen=True):
     """Why no node accepts a pod."""
 
     refusals: tuple[Refusals, ...]
@@ -37,7 +37,7 @@ MANY_ROWS = 256
 """Up to this many rows are grouped one by one, above over arrays: about the break-even point."""
 
 
-def explain(evaluation: Evaluation) -> Explanation:
+def explain(evaluation: Evaluation) -> FitDiagnosis:
     """Return why the nodes refuse the shape."""
     filters, codes = evaluation.profile.filters, evaluation.codes
     found = []
@@ -47,7 +47,7 @@ def explain(evaluation: Evaluation) -> Explanation:
         refusal = filters[index].reason(evaluation.nodes, evaluation.shape, own, rows)
         found.append(Refusals(refusal, int(rows.shape[0])))
         subjects.update(filters[index].wakes_on)
-    return Explanation(
+    return FitDiagnosis(
         refusals=tuple(sorted(found, key=lambda entry: -entry.count)),
         wakes_on=tuple(sorted(subjects or {"objects.core.nodes._.*"})),
     )

@@ -29,7 +29,7 @@ from cotenant.events.allocations import Allocation
 from cotenant_scheduler.state.columns import BoolArray, CodeArray, IntArray, Rows
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
+from cotenant_scheduler.state.reading.shapes import ParsedPod, Shape
 
 MAX_SCORE = 100
 
@@ -168,7 +168,7 @@ class Together(Protocol):
 class Grouping(Protocol):
     """Decides which pods are placed together or not at all."""
 
-    def together(self, key: PodKey, facts: PodFacts) -> Together | None:
+    def together(self, key: PodKey, facts: ParsedPod) -> Together | None:
         """Return the group that a pod is placed with; None where it is placed alone."""
 
 

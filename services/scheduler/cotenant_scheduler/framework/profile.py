@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 from cotenant.events.allocations import Allocation, merged
 from cotenant_scheduler.framework.plugin import Allocator, Filter, Grouping, Score, SpanningScore
-from cotenant_scheduler.state.counting import Counter
+from cotenant_scheduler.state.counting import PodCounter
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.reading.pod_reader import Reader
+from cotenant_scheduler.state.reading.pod_reader import PodReaderPlugin
 from cotenant_scheduler.state.reading.shapes import Shape
 
 CODES_PER_FILTER = 4096
@@ -31,9 +31,9 @@ class Profile:
         filters: Sequence[Filter],
         scores: Sequence[Score],
         spanning_scores: Sequence[SpanningScore] = (),
-        counters: Sequence[Counter] = (),
+        counters: Sequence[PodCounter] = (),
         allocators: Sequence[Allocator] = (),
-        readers: Sequence[Reader] = (),
+        readers: Sequence[PodReaderPlugin] = (),
         grouping: Grouping | None = None,
         weights: Mapping[str, int] | None = None,
     ) -> None:

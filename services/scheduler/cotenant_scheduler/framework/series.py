@@ -39,7 +39,7 @@ WORTHWHILE = 48
 """Fewer pods are placed one by one: some 20 us a pod, while a series costs 0.7 ms and 6 us a pod."""
 
 
-class Series:
+class RowSeries:
     """Rows in the order in which they are taken."""
 
     def __init__(self, evaluation: Evaluation, wanted: int) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.trees.terminating import Terminating
 from cotenant.model.bounds import MAX_SECONDS
 from cotenant_scheduler.framework.profile import Profile
@@ -31,7 +31,7 @@ from cotenant_scheduler.plugins.volumes.volume_binding import VolumeBinding
 from cotenant_scheduler.plugins.volumes.volume_restrictions import VolumeRestrictions
 from cotenant_scheduler.state.gangs import CoschedulingArgs
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
-from cotenant_scheduler.state.reading.default_spread import TopologySpreadArgs
+from cotenant_scheduler.state.reading.default_spread import PodTopologySpreadArgs
 from cotenant_scheduler.state.volumes.volumes import Volumes
 
 
@@ -54,7 +54,7 @@ class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel"):
     coscheduling: CoschedulingArgs = CoschedulingArgs()
     reservation: ReservationArgs = ReservationArgs()
     queue: QueueArgs = QueueArgs()
-    pod_topology_spread: TopologySpreadArgs = TopologySpreadArgs()
+    pod_topology_spread: PodTopologySpreadArgs = PodTopologySpreadArgs()
     """Spread constraints of pods that state none."""
     scheduling_timeout_seconds: Annotated[float, msgspec.Meta(ge=0, le=MAX_SECONDS)] = 30
     """A queued pod without any decision is overdue after so many seconds (a metric); 0: never."""
@@ -66,9 +66,9 @@ class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel"):
     disable_default_quota_preemption: bool = True
     """Pods of the default quota are not preempted for other pods of it that the quota has no room for."""
 
-    def quota_rules(self) -> Rules:
+    def quota_rules(self) -> QuotaRules:
         """Return the rules by which runtimes are computed."""
-        return Rules(
+        return QuotaRules(
             scale_min=self.quota_scale_min,
             guarantee_usage=self.quota_guarantee_usage,
             terminating=self.quota_terminating_pods,

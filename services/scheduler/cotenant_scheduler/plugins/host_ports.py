@@ -12,7 +12,7 @@ import numpy as np
 
 from cotenant_scheduler.framework.plugin import Refusal, row_count, row_numbers
 from cotenant_scheduler.state.columns import CodeArray, IntArray, Rows
-from cotenant_scheduler.state.counting import CountedPod, Counter, PodKey
+from cotenant_scheduler.state.counting import CountedPod, PodCounter, PodKey
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.reading.pod_needs import HostPort
 from cotenant_scheduler.state.reading.shapes import Shape
@@ -26,7 +26,7 @@ def conflicts(wanted: HostPort, taken: HostPort) -> bool:
     return same and (wanted[2] == taken[2] or ALL_ADDRESSES in (wanted[2], taken[2]))
 
 
-class NodePorts(Counter):
+class NodePorts(PodCounter):
     """Counter and filter. The code is 1 + the index of the pod's port that conflicts."""
 
     name = "NodePorts"

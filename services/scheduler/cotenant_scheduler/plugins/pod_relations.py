@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from cotenant_scheduler.state.columns import IntArray
-from cotenant_scheduler.state.counting import CountedPod, Counter, PodKey, is_held
+from cotenant_scheduler.state.counting import CountedPod, PodCounter, PodKey, is_held
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.reading.shapes import Shape
 from cotenant_scheduler.state.relation_counts import RelationCounts
 
 
-class PodRelations(Counter):
+class PodRelations(PodCounter):
     """Counter."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cotenant.domain.quota.admission import QuotaLevel, Refusal, admit
+from cotenant.domain.quota.admission import QuotaLevel, QuotaRefusal, admit
 from cotenant.domain.quota.equal_pods import EqualPods
 from cotenant.domain.quota.ledger import QuotaLedger
 from cotenant.domain.quota.membership import Membership
@@ -66,7 +66,7 @@ class QuotaAdmission:
 
     def _refusal(
         self, requests: Amounts, chain: Sequence[QuotaLevel], preemptible: bool, *, reserves: bool = False
-    ) -> Refusal | None:
+    ) -> QuotaRefusal | None:
         return admit(
             requests,
             chain,
@@ -98,7 +98,7 @@ class AdmittedRun:
         return self._pods.admit_several(self._ledger.chain(membership), most, preemptible=charge.preemptible)
 
 
-def _waiting(refusal: Refusal, membership: Membership) -> Waiting:
+def _waiting(refusal: QuotaRefusal, membership: Membership) -> Waiting:
     name = refusal.dimension
     ancestor = f" (its ancestor {refusal.ancestor})" if refusal.ancestor else ""
     detail = (

@@ -15,7 +15,7 @@ from enum import Enum
 
 import numpy as np
 
-from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, PODS
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, RESOURCE_PODS
 from cotenant.model.quantities import format_amount, format_milli
 from cotenant_scheduler.framework.plugin import MAX_SCORE, Normalise, Refusal, RowFunction, row_count
 from cotenant_scheduler.state.columns import CodeArray, IntArray, Rows, of_rows
@@ -86,7 +86,7 @@ class NodeResourcesFit:
 
     def gives_back(self, shape: Shape, other: Shape) -> tuple[int, ...]:
         """Return, by need of the shape, what a pod of the other shape takes (AmountFilter)."""
-        return tuple(1 if name == PODS else other.requests.get(name, 0) for name, _ in shape.needs)
+        return tuple(1 if name == RESOURCE_PODS else other.requests.get(name, 0) for name, _ in shape.needs)
 
     def score(self, nodes: NodeTable, shape: Shape, rows: Rows) -> IntArray:
         # cpu and memory are the first two dimensions of the table.
@@ -140,7 +140,7 @@ class NodeResourcesFit:
         if not allocatable.any():
             return Refusal("insufficient", f"Insufficient {name}", name, f"not offered, {_text(name, amount)} asked")
         short = amount - int((allocatable - nodes.requested[dim][rows]).max())
-        if name == PODS:
+        if name == RESOURCE_PODS:
             return Refusal("insufficient", "Too many pods", name, "full")
         return Refusal("insufficient", f"Insufficient {name}", name, f"short by {_text(name, short)}")
 

@@ -23,7 +23,7 @@ from cotenant_scheduler.plugins.node_affinity import matcher
 from cotenant_scheduler.plugins.pod_relations import PodRelations
 from cotenant_scheduler.state.columns import BoolArray, CodeArray, IntArray, Rows
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.reading.relations import Spread
+from cotenant_scheduler.state.reading.relations import SpreadConstraint
 from cotenant_scheduler.state.reading.shapes import Shape
 from cotenant_scheduler.state.relation_counts import Tally
 
@@ -95,14 +95,16 @@ class PodTopologySpread:
                 eligible &= self._relations.domains(nodes, constraint.topology)[0] >= 0
         return eligible
 
-    def _sums(self, nodes: NodeTable, constraint: Spread, eligible: BoolArray) -> tuple[IntArray, IntArray, BoolArray]:
+    def _sums(
+        self, nodes: NodeTable, constraint: SpreadConstraint, eligible: BoolArray
+    ) -> tuple[IntArray, IntArray, BoolArray]:
         """Each row's domain, the pods per domain on eligible nodes, and the domains that have such nodes."""
         domains, number = self._relations.domains(nodes, constraint.topology)
         counted = np.zeros(number, dtype=np.bool_)
         counted[domains[eligible]] = True
         return domains, _on_eligible(self._relations.placed.selected(constraint.selector), domains, number, eligible), counted
 
-    def _held(self, nodes: NodeTable, constraint: Spread, eligible: BoolArray) -> IntArray:
+    def _held(self, nodes: NodeTable, constraint: SpreadConstraint, eligible: BoolArray) -> IntArray:
         """The nominated pods per domain on eligible nodes."""
         domains, number = self._relations.domains(nodes, constraint.topology)
         return _on_eligible(self._relations.nominated.selected(constraint.selector), domains, number, eligible)
@@ -116,7 +118,7 @@ class PodTopologySpread:
         return Refusal("spread", text, detail=f"spread over {key} would be uneven")
 
 
-def _included(nodes: NodeTable, shape: Shape, constraint: Spread, eligible: BoolArray) -> BoolArray:
+def _included(nodes: NodeTable, shape: Shape, constraint: SpreadConstraint, eligible: BoolArray) -> BoolArray:
     """Return which of the rows count for a constraint by its policies."""
     included = eligible.copy()
     if constraint.honour_affinity and (shape.node_selector or shape.affinity):

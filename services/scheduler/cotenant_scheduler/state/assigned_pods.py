@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
 from cotenant_scheduler.state.load.load_estimate import AssignedPod, estimation_deadline
-from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
+from cotenant_scheduler.state.reading.shapes import ParsedPod, Shape
 
 
 class AssignedPods:
@@ -20,7 +20,7 @@ class AssignedPods:
         """Whether all pods of one shape that are assigned at one moment are counted equally."""
         return not self._args.allow_customize_estimation
 
-    def of(self, facts: PodFacts, shape: Shape, assigned_us: int) -> AssignedPod:
+    def of(self, facts: ParsedPod, shape: Shape, assigned_us: int) -> AssignedPod:
         """Return a pod that was assigned to its node at a moment (microseconds since 1970)."""
         if not self.by_shape:
             return self._make(facts, shape, assigned_us)
@@ -32,7 +32,7 @@ class AssignedPods:
             known = self._known[shape] = self._make(facts, shape, assigned_us)
         return known
 
-    def _make(self, facts: PodFacts, shape: Shape, assigned_us: int) -> AssignedPod:
+    def _make(self, facts: ParsedPod, shape: Shape, assigned_us: int) -> AssignedPod:
         args = self._args
         deadline = estimation_deadline(
             assigned_us,

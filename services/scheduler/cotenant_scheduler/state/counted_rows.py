@@ -14,7 +14,7 @@ import numpy as np
 
 from cotenant.events.allocations import Allocation
 from cotenant_scheduler.state.columns import Cells, Changes, IntArray
-from cotenant_scheduler.state.counting import CountedPod, Counter, PodKey
+from cotenant_scheduler.state.counting import CountedPod, PodCounter, PodKey
 from cotenant_scheduler.state.held_rooms import HeldRooms
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
 from cotenant_scheduler.state.load.load_estimate import AssignedPod
@@ -34,7 +34,7 @@ class Adds(msgspec.Struct, frozen=True, eq=False, gc=False):
 class CountedRows(NodeColumns):
     """Rows with pods on them."""
 
-    def __init__(self, args: LoadAwareArgs, counters: Sequence[Counter]) -> None:
+    def __init__(self, args: LoadAwareArgs, counters: Sequence[PodCounter]) -> None:
         super().__init__(args, counters)
         self.names: list[str] = []
         """Of the nodes, by row."""

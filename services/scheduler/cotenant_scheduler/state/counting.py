@@ -1,8 +1,8 @@
 """What is counted on a row, and the interface by which plugins count there too.
 
 The node table holds sums in columns (requests, load). Other counts (ports, the pods that a selector selects, the units of a
-device) are held by plugins: a plugin is a `Counter`, and the table calls it for every pod that concerns it, whether the pod was
-placed earlier, is placed by the present decision, or is removed for a what-if check.
+device) are held by plugins: a plugin is a `PodCounter`, and the table calls it for every pod that concerns it, whether the pod
+was placed earlier, is placed by the present decision, or is removed for a what-if check.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class CountedPod(msgspec.Struct, frozen=True, gc=False):
     """The units that the pod was assigned; None for a pod without any, or one that is only nominated."""
 
 
-class Counter(ABC):
+class PodCounter(ABC):
     """Base of plugins that count pods on rows.
 
     `count` and `uncount` undo each other exactly, in any order of pods. A counter is the state of one node table and is copied

@@ -37,7 +37,7 @@ from cotenant.domain.gangs import (
 )
 from cotenant.events.node.runs import RunPhase
 from cotenant_scheduler.state.counting import PodKey
-from cotenant_scheduler.state.reading.shapes import PodFacts
+from cotenant_scheduler.state.reading.shapes import ParsedPod
 
 MAX_TIMEOUT_SECONDS = 86_400 * 3650
 
@@ -250,7 +250,7 @@ class GangCache:
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
-    def together(self, key: PodKey, facts: PodFacts | None = None) -> GangGroup | None:  # noqa: ARG002
+    def together(self, key: PodKey, facts: ParsedPod | None = None) -> GangGroup | None:  # noqa: ARG002
         """Return the group of a queued pod; None: it is placed alone, as it has no gang, or one that is
         satisfied already and may be anywhere in the network."""
         identity = self.of_pod.get(key)

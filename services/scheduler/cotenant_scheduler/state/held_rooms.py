@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cotenant.domain.reservations.operating import names_itself
-from cotenant.model.names import CPU, MEMORY, PODS
+from cotenant.model.names import CPU, MEMORY, RESOURCE_PODS
 from cotenant_scheduler.state.columns import IntArray
 from cotenant_scheduler.state.counting import CountedPod, PodKey, is_held, is_reserve
 
@@ -101,7 +101,7 @@ class HeldRooms:
         use.covered = covered = {
             name: taken
             for name, amount in use.held.items()
-            if name != PODS and (taken := min(amount, use.allocated.get(name, 0)))
+            if name != RESOURCE_PODS and (taken := min(amount, use.allocated.get(name, 0)))
         }
         for name in before.keys() | covered.keys():
             change = covered.get(name, 0) - before.get(name, 0)

@@ -21,7 +21,7 @@ from cotenant.events.objects import ObjectStored
 from cotenant.model.quantities import QuantityError
 from cotenant.model.subjects import node_subject
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
-from cotenant_scheduler.state.node_facts import NodeFacts, describe, report_of, sources_of
+from cotenant_scheduler.state.node_facts import NodeMessages, describe, report_of, sources_of
 from cotenant_scheduler.state.nodes import NodeTable
 
 
@@ -29,7 +29,7 @@ class NodeCache:
     """The state of each node."""
 
     def __init__(self, table: NodeTable, args: LoadAwareArgs, look_at_pods_of: Callable[[str], None]) -> None:
-        self.facts: dict[str, NodeFacts] = {}
+        self.facts: dict[str, NodeMessages] = {}
         self._table = table
         self._args = args
         self._look_at_pods_of = look_at_pods_of
@@ -85,10 +85,10 @@ class NodeCache:
         self._report(facts)
         self._forget_if_empty(facts)
 
-    def _of(self, name: str) -> NodeFacts:
+    def _of(self, name: str) -> NodeMessages:
         facts = self.facts.get(name)
         if facts is None:
-            facts = self.facts[name] = NodeFacts(name)
+            facts = self.facts[name] = NodeMessages(name)
         facts.changing()
         return facts
 
@@ -119,7 +119,7 @@ class NodeCache:
         self.undescribed.clear()
         return refused
 
-    def _report(self, facts: NodeFacts) -> None:
+    def _report(self, facts: NodeMessages) -> None:
         metric = facts.metric
         if metric is None:
             self._table.report(facts.name, None)
@@ -127,6 +127,6 @@ class NodeCache:
             report = report_of(metric, self._table.load.resources)
             self._table.report(facts.name, report, unknown=metric.unknown_since is not None)
 
-    def _forget_if_empty(self, facts: NodeFacts) -> None:
+    def _forget_if_empty(self, facts: NodeMessages) -> None:
         if facts.empty:
             self.facts.pop(facts.name, None)

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from cotenant_scheduler.state.columns import FIRST_CAPACITY, IntArray, Rows, grown
-from cotenant_scheduler.state.counting import Counter
+from cotenant_scheduler.state.counting import PodCounter
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
 from cotenant_scheduler.state.load.load_columns import LoadColumns
 from cotenant_scheduler.state.reading.shapes import Shape
@@ -46,7 +46,7 @@ class Needs(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The dimension of each need, -1 where no node offers the resource."""
     asked: IntArray
     """The needs by dimension, up to the last one that is needed, as a column; NOT_ASKED where nothing is needed."""
-    counters: tuple[Counter, ...]
+    counters: tuple[PodCounter, ...]
     """Plugins that count pods of the shape."""
 
 
@@ -61,7 +61,7 @@ class NodeColumns:
     divisor: IntArray
     """cpu and memory allocatable, at least 1."""
 
-    def __init__(self, args: LoadAwareArgs, counters: Sequence[Counter]) -> None:
+    def __init__(self, args: LoadAwareArgs, counters: Sequence[PodCounter]) -> None:
         self.size = 0
         """Rows in use are below this number."""
         self.dims: dict[str, int] = {}
@@ -107,7 +107,7 @@ class NodeColumns:
         that is nothing."""
         return (self._needs.get(shape) or self._find_needs(shape)).asked
 
-    def counters_of(self, shape: Shape) -> tuple[Counter, ...]:
+    def counters_of(self, shape: Shape) -> tuple[PodCounter, ...]:
         """Return the plugins that count pods of the shape. Pods that none counts are sums, and are counted many at once."""
         return (self._needs.get(shape) or self._find_needs(shape)).counters
 

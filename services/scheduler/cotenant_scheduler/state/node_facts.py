@@ -28,7 +28,7 @@ _PERCENTILES = ("p50", "p90", "p95", "p99", "avg")
 _NO_USAGE = Usage()
 
 
-class NodeFacts:
+class NodeMessages:
     """All messages about one node, each with its sequence (0: none yet)."""
 
     __slots__ = (
@@ -75,12 +75,12 @@ class NodeFacts:
         return not self.sequences
 
 
-def sources_of(facts: NodeFacts) -> NodeSources:
+def sources_of(facts: NodeMessages) -> NodeSources:
     """Return what a node's allocatable, labels and taints follow from."""
     return NodeSources(facts.node, facts.executor, facts.resources, facts.condition)
 
 
-def describe(facts: NodeFacts, args: LoadAwareArgs) -> NodeDescription | None:
+def describe(facts: NodeMessages, args: LoadAwareArgs) -> NodeDescription | None:
     """Return the node as the scheduler sees it; None while it has no object. Raises QuantityError."""
     node = facts.node
     if node is None:

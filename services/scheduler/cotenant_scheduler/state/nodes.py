@@ -14,10 +14,10 @@ import numpy as np
 
 from cotenant.api.objects.node import Taint
 from cotenant.events.allocations import Allocation
-from cotenant.model.names import CPU, MEMORY, PODS
+from cotenant.model.names import CPU, MEMORY, RESOURCE_PODS
 from cotenant_scheduler.state.columns import Changes, doubled, grown
 from cotenant_scheduler.state.counted_rows import CountedRows
-from cotenant_scheduler.state.counting import Counter, PodKey
+from cotenant_scheduler.state.counting import PodCounter, PodKey
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs, Thresholds
 from cotenant_scheduler.state.load.load_estimate import AssignedPod, NodeReport
 from cotenant_scheduler.state.reading.shapes import Shape
@@ -43,7 +43,7 @@ class NodeDescription(msgspec.Struct, frozen=True, kw_only=True):
 class NodeTable(CountedRows):
     """Rows of nodes. A row exists while its node is declared or has pods."""
 
-    def __init__(self, args: LoadAwareArgs, counters: Sequence[Counter] = ()) -> None:
+    def __init__(self, args: LoadAwareArgs, counters: Sequence[PodCounter] = ()) -> None:
         super().__init__(args, counters)
         self.rows: dict[str, int] = {}
         self.labels: list[dict[str, str]] = []
@@ -66,7 +66,7 @@ class NodeTable(CountedRows):
         self._images: dict[int, dict[str, int]] = {}
         self._free: list[int] = []
         self._ranked = True
-        for name in (CPU, MEMORY, PODS):
+        for name in (CPU, MEMORY, RESOURCE_PODS):
             self._dimension(name)
 
     @property

@@ -11,11 +11,11 @@ from datetime import datetime
 import msgspec
 
 from cotenant.domain.quota.membership import Membership
-from cotenant.domain.quota.trees.demands import Kind
+from cotenant.domain.quota.trees.demands import ChargeClass
 from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.placements import Placement, Waiting
 from cotenant_scheduler.state.counting import PodKey
-from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
+from cotenant_scheduler.state.reading.shapes import ParsedPod, Shape
 from cotenant_scheduler.state.stored_placements import StoredPlacement
 
 ENDED_FOR_GOOD = frozenset({RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.EVICTED})
@@ -36,7 +36,7 @@ class PlacementRecord(msgspec.Struct, eq=False):
 
     stored: StoredPlacement
     sequence: int
-    facts: PodFacts | None
+    facts: ParsedPod | None
     charge: Charge | None = None
 
     @property
@@ -68,7 +68,7 @@ class PodRecord:
 
     def __init__(self, key: PodKey) -> None:
         self.key = key
-        self.facts: PodFacts | None = None
+        self.facts: ParsedPod | None = None
         self.document: msgspec.Raw | None = None
         self.object_sequence = 0
         self.object_at: datetime | None = None
@@ -81,10 +81,10 @@ class PodRecord:
         self.waiting_at: datetime | None = None
         self.ask: Hashable = None
         """Its requirements of reservations while it is queued; None without."""
-        self.counted_as: Kind | None = None
+        self.counted_as: ChargeClass | None = None
         self.counted_held = False
         """The kind as which the pod is counted in its quota (`state.quotas.quota_demands`), and whether as placed."""
-        self.counted_facts: PodFacts | None = None
+        self.counted_facts: ParsedPod | None = None
         """The facts that decided on it; None where more than facts and placements did."""
         self.queued_in: object | None = None
         """The equivalence class that the pod waits in; set by the queue."""

@@ -27,10 +27,10 @@ from cotenant_scheduler.state.pod_records import Charge, PlacementRecord, PodRec
 from cotenant_scheduler.state.quotas.charged_pods import ChargedPods
 from cotenant_scheduler.state.reading.pod_reader import PodReader
 from cotenant_scheduler.state.reading.priorities import PriorityValues
-from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
+from cotenant_scheduler.state.reading.shapes import ParsedPod, Shape
 from cotenant_scheduler.state.stored_placements import PlacementInterner, PlacementView, StoredPlacement
 
-F = TypeVar("F", bound=PodFacts | None)
+F = TypeVar("F", bound=ParsedPod | None)
 
 
 class PodCache:
@@ -219,7 +219,7 @@ class PodCache:
                 and facts.shape.selected_by != book.selecting(namespace, facts.labels)
             )
 
-    def _read_again(self, concerned: Callable[[PodFacts], bool]) -> None:
+    def _read_again(self, concerned: Callable[[ParsedPod], bool]) -> None:
         """Update the shapes of pods, and recount those that are placed."""
         for key in sorted(self.records):
             record = self.records[key]
@@ -233,7 +233,7 @@ class PodCache:
                     placed.facts = self._instead(placed.facts, facts)
                     self._account(record, node, placed)
 
-    def _instead(self, before: PodFacts | None, now: F) -> F:
+    def _instead(self, before: ParsedPod | None, now: F) -> F:
         """Return the facts that replace others, and move the hold on selectors from the old to the new ones."""
         if now is not None and now.shape is not None and now.shape.held:
             self._reader.selectors.hold(now.shape.held, 1)
@@ -249,7 +249,7 @@ class PodCache:
         if forgotten:
             self._read_again(lambda facts: facts.shape is not None and not forgotten.isdisjoint(facts.shape.selected_by))
 
-    def _facts_of(self, data: Placement | PlacementView, before: PlacementRecord | None) -> PodFacts | None:
+    def _facts_of(self, data: Placement | PlacementView, before: PlacementRecord | None) -> ParsedPod | None:
         if before is not None and before.facts is not None and before.data.pod == data.pod:
             return before.facts
         try:
@@ -257,7 +257,7 @@ class PodCache:
         except msgspec.DecodeError:
             return None
 
-    def _known_facts(self, record: PodRecord, document: msgspec.Raw) -> PodFacts | None:
+    def _known_facts(self, record: PodRecord, document: msgspec.Raw) -> ParsedPod | None:
         for placed in record.placements.values():
             if placed.data.pod == document:
                 return placed.facts

@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from cotenant_scheduler.state.columns import IntArray
-from cotenant_scheduler.state.reading.relations import Term
+from cotenant_scheduler.state.reading.relations import AffinityTerm
 from cotenant_scheduler.state.reading.shapes import Shape
 
 K = TypeVar("K")
@@ -67,8 +67,8 @@ class RelationCounts:
 
     def __init__(self) -> None:
         self._selected: dict[int, Tally] = {}
-        self._anti: dict[Term, Tally] = {}
-        self._preferred: dict[Term, Tally] = {}
+        self._anti: dict[AffinityTerm, Tally] = {}
+        self._preferred: dict[AffinityTerm, Tally] = {}
 
     def count(self, row: int, shape: Shape, sign: int) -> None:
         """Count a pod on a row, or stop counting it."""
@@ -80,13 +80,13 @@ class RelationCounts:
             _add(self._preferred, term, row, sign)
         for term in shape.relations.each_affinity:
             # Required affinity also scores, with weight 1 (Kubernetes' default hard pod affinity weight).
-            _add(self._preferred, Term(term.selector, term.topology, 1), row, sign)
+            _add(self._preferred, AffinityTerm(term.selector, term.topology, 1), row, sign)
 
     def selected(self, selector: int) -> Tally:
         """Pods that a selector selects."""
         return self._selected.get(selector, _NONE)
 
-    def holders(self, preferred: bool) -> list[tuple[Term, Tally]]:
+    def holders(self, preferred: bool) -> list[tuple[AffinityTerm, Tally]]:
         """Terms of pods on rows, with the number of pods that have them: required anti-affinity, or preferred terms."""
         return list((self._preferred if preferred else self._anti).items())
 

@@ -16,7 +16,7 @@ from cotenant.events.allocations import Allocation
 from cotenant.events.envelope import PayloadView, null_document
 from cotenant.events.placements import Figure, Placement, PlacementPhase, UsedBy
 from cotenant.model.bounds import Amount, Count, Seconds
-from cotenant_scheduler.state.reading.shapes import PodFacts
+from cotenant_scheduler.state.reading.shapes import ParsedPod
 
 _ENCODE = msgspec.json.Encoder().encode
 _DECODE = msgspec.json.Decoder(tuple[Figure, ...]).decode
@@ -72,7 +72,7 @@ class PlacementInterner:
         self._bound_at: datetime | None = None
 
     def intern(
-        self, data: Placement | PlacementView, node: str, document: msgspec.Raw, facts: PodFacts | None
+        self, data: Placement | PlacementView, node: str, document: msgspec.Raw, facts: ParsedPod | None
     ) -> StoredPlacement:
         """Return a placement that was read. `node` and `document` are equal to its own, and shared."""
         if data.bound_at != self._bound_at:

@@ -7,14 +7,14 @@ from datetime import datetime
 from cotenant_console.api.client import Document, Json
 from cotenant_verification.harness.harness import Harness
 from cotenant_verification.workload.pod_constraints import DEDICATED, TIER, ZONE
-from cotenant_verification.workload.schedule import Entry, located
+from cotenant_verification.workload.schedule import ScheduleEntry, located
 
 NAMESPACES = ("", "namespaces")
 NODES = ("", "nodes")
 PODS = ("", "pods")
 
 
-def label_namespace(harness: Harness, entry: Entry, now: datetime) -> bool:
+def label_namespace(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """Declare a namespace of a tier, or change its tier."""
     labels: Document = {TIER: entry.text("tier")}
     gateway = harness.gateway()
@@ -26,13 +26,13 @@ def label_namespace(harness: Harness, entry: Entry, now: datetime) -> bool:
     return True
 
 
-def end_namespace(harness: Harness, entry: Entry, now: datetime) -> bool:
+def end_namespace(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """Delete a namespace with everything in it."""
     harness.gateway().request_deletion(now, NAMESPACES, "", entry.target, None)
     return True
 
 
-def declare_priority(harness: Harness, entry: Entry, now: datetime) -> bool:
+def declare_priority(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """Declare a priority class whose pods preempt, or do not."""
     document: Document = {
         "apiVersion": "scheduling.k8s.io/v1",
@@ -45,7 +45,7 @@ def declare_priority(harness: Harness, entry: Entry, now: datetime) -> bool:
     return True
 
 
-def taint(harness: Harness, entry: Entry, now: datetime) -> bool:
+def taint(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """Dedicate a node to pods that tolerate the taint; an empty value removes the taint."""
     value = entry.text("value")
     taints: list[Json] = [{"key": DEDICATED, "value": value, "effect": entry.text("effect")}] if value else []
@@ -53,19 +53,19 @@ def taint(harness: Harness, entry: Entry, now: datetime) -> bool:
     return True
 
 
-def cordon(harness: Harness, entry: Entry, now: datetime) -> bool:
+def cordon(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """Cordon or uncordon a node."""
     harness.gateway().request_patch(now, NODES, "", entry.target, {"spec": {"unschedulable": bool(entry.number("on"))}})
     return True
 
 
-def relabel(harness: Harness, entry: Entry, now: datetime) -> bool:
+def relabel(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """Change a node's zone label; an empty value restores its own zone."""
     harness.gateway().request_patch(now, NODES, "", entry.target, {"metadata": {"labels": {ZONE: entry.text("zone") or None}}})
     return True
 
 
-def open_gate(harness: Harness, entry: Entry, now: datetime) -> bool:
+def open_gate(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """Remove a pod's scheduling gates."""
     harness.gateway().request_patch(now, PODS, *located(entry.target), {"spec": {"schedulingGates": []}})
     return True

@@ -9,10 +9,10 @@ from random import Random
 
 from cotenant_verification.harness.harness import Harness
 from cotenant_verification.harness.nodes import ChaosNode
-from cotenant_verification.workload.schedule import Entry, ms
+from cotenant_verification.workload.schedule import ScheduleEntry, ms
 
 
-def delay(harness: Harness, entry: Entry, now: datetime) -> bool:
+def delay(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """Delay deliveries."""
     link = harness.world.trouble(entry.target)
     if link is None:
@@ -21,7 +21,7 @@ def delay(harness: Harness, entry: Entry, now: datetime) -> bool:
     return True
 
 
-def redeliver(harness: Harness, entry: Entry, _now: datetime) -> bool:
+def redeliver(harness: Harness, entry: ScheduleEntry, _now: datetime) -> bool:
     """Deliver the last messages once more."""
     if harness.world.trouble(entry.target) is None:
         return False
@@ -29,7 +29,7 @@ def redeliver(harness: Harness, entry: Entry, _now: datetime) -> bool:
     return True
 
 
-def lose(harness: Harness, entry: Entry, _now: datetime) -> bool:
+def lose(harness: Harness, entry: ScheduleEntry, _now: datetime) -> bool:
     """Make the next writes fail in one of three ways."""
     link = harness.world.trouble(entry.target)
     if link is None:
@@ -39,13 +39,13 @@ def lose(harness: Harness, entry: Entry, _now: datetime) -> bool:
     return True
 
 
-def stall(harness: Harness, entry: Entry, now: datetime) -> bool:
+def stall(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """Take the log's leader away for a while."""
     harness.world.stalled_until = max(harness.world.stalled_until, now + ms(entry.number("for_ms")))
     return True
 
 
-def partition(harness: Harness, entry: Entry, now: datetime) -> bool:
+def partition(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """Cut a participant off from the log: no deliveries, no writes; afterwards the reader finds a gap."""
     link = harness.world.trouble(entry.target)
     if link is None:
@@ -55,14 +55,14 @@ def partition(harness: Harness, entry: Entry, now: datetime) -> bool:
     return True
 
 
-def lose_machines(harness: Harness, entry: Entry, now: datetime) -> bool:
+def lose_machines(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """A switch fails: the machines behind it are disconnected, and their pods keep running. An executor away for longer
     than half of a tombstone's time starts over, as its reader would make it.
     """
     until = now + ms(entry.number("for_ms"))
     behind = [harness.nodes[name] for name in sorted(harness.nodes)[: entry.number("nodes")]]
     for node in behind:
-        partition(harness, Entry(at_ms=entry.at_ms, kind="partition", target=node.name, args=entry.args), now)
+        partition(harness, ScheduleEntry(at_ms=entry.at_ms, kind="partition", target=node.name, args=entry.args), now)
         if 2 * (until - now) > timedelta(seconds=harness.schedule.header.tombstone_s):
             harness.at(until, partial(_starts_over, harness, node))
     return bool(behind)
@@ -73,12 +73,12 @@ def _starts_over(harness: Harness, node: ChaosNode, _now: datetime) -> None:
         node.crash(ms(0))
 
 
-def gap(harness: Harness, entry: Entry, now: datetime) -> bool:
+def gap(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """Lose deliveries while writes arrive; the reader finds the gap and reads what the log still holds."""
     return harness.world.interrupt(entry.target, now + ms(entry.number("for_ms")))
 
 
-def repeat(harness: Harness, entry: Entry, _now: datetime) -> bool:
+def repeat(harness: Harness, entry: ScheduleEntry, _now: datetime) -> bool:
     """Lose the answers to the next samples: the executor sends them again, sometimes so late that they are stored twice."""
     link = harness.world.trouble(f"node-{entry.target}")
     if link is None:
@@ -87,7 +87,7 @@ def repeat(harness: Harness, entry: Entry, _now: datetime) -> bool:
     return True
 
 
-def lose_samples(harness: Harness, entry: Entry, now: datetime) -> bool:
+def lose_samples(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """Lose samples of a node."""
     link = harness.world.trouble(f"node-{entry.target}")
     if link is None:
@@ -97,7 +97,7 @@ def lose_samples(harness: Harness, entry: Entry, now: datetime) -> bool:
     return True
 
 
-def shuffle(harness: Harness, entry: Entry, now: datetime) -> bool:
+def shuffle(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """Reorder samples."""
     link = harness.world.trouble(entry.target)
     if link is None:

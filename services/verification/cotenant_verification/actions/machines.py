@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 from cotenant.model.subjects import object_subject
 from cotenant_verification.harness.harness import Harness
-from cotenant_verification.harness.nodes import Machine
-from cotenant_verification.workload.schedule import Entry, ms
+from cotenant_verification.harness.nodes import MachineShape
+from cotenant_verification.workload.schedule import ScheduleEntry, ms
 
 NODES = ("", "nodes")
 AGAIN = timedelta(seconds=30)
@@ -16,9 +16,9 @@ ASKED = 20
 """The interval at which an administrator removes a machine: faults last minutes at most."""
 
 
-def join(harness: Harness, entry: Entry, _now: datetime) -> bool:
+def join(harness: Harness, entry: ScheduleEntry, _now: datetime) -> bool:
     """Add a machine to the cluster."""
-    machine = Machine(
+    machine = MachineShape(
         entry.number("cpu"),
         entry.number("memory_gib"),
         entry.number("cgroup"),
@@ -29,7 +29,7 @@ def join(harness: Harness, entry: Entry, _now: datetime) -> bool:
     return harness.add_node(entry.target, machine)
 
 
-def crash_executor(harness: Harness, entry: Entry, _now: datetime) -> bool:
+def crash_executor(harness: Harness, entry: ScheduleEntry, _now: datetime) -> bool:
     """Crash the executor's process; its pods keep running."""
     node = harness.nodes.get(entry.target)
     if node is None:
@@ -38,7 +38,7 @@ def crash_executor(harness: Harness, entry: Entry, _now: datetime) -> bool:
     return True
 
 
-def slow_down(harness: Harness, entry: Entry, now: datetime) -> bool:
+def slow_down(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """Run the executor only once in a while; its samples are far apart."""
     node = harness.nodes.get(entry.target)
     if node is None:
@@ -47,7 +47,7 @@ def slow_down(harness: Harness, entry: Entry, now: datetime) -> bool:
     return True
 
 
-def set_clock(harness: Harness, entry: Entry, now: datetime) -> bool:
+def set_clock(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """Let a node's clock jump and drift."""
     node = harness.nodes.get(entry.target)
     if node is None:
@@ -56,7 +56,7 @@ def set_clock(harness: Harness, entry: Entry, now: datetime) -> bool:
     return True
 
 
-def die(harness: Harness, entry: Entry, now: datetime) -> bool:
+def die(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """Fail a machine; it returns later without pods, perhaps with another size or under another name."""
     node = harness.nodes.pop(entry.target, None)
     if node is None:
@@ -66,7 +66,7 @@ def die(harness: Harness, entry: Entry, now: datetime) -> bool:
     args: Mapping[str, int | str] = entry.args
     before = node.machine
     size = int(args.get("cpu", before.cpu_milli)), int(args.get("memory_gib", before.memory_gib))
-    machine = Machine(*size, before.cgroup, before.gpus, before.model, before.zone)
+    machine = MachineShape(*size, before.cgroup, before.gpus, before.model, before.zone)
     if entry.kind == "rename":
         _remove(harness, entry.target, now, ASKED)
     back = min(now + ms(entry.number("down_ms")), harness.ends)

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 
 from cotenant.simulation import Death
 from cotenant_verification.harness.harness import Harness
-from cotenant_verification.workload.schedule import Entry, ms
+from cotenant_verification.workload.schedule import ScheduleEntry, ms
 
 
-def crash(harness: Harness, entry: Entry, _now: datetime) -> bool:
+def crash(harness: Harness, entry: ScheduleEntry, _now: datetime) -> bool:
     """Kill a process."""
     down = ms(entry.number("down_ms"))
     for gateway in harness.gateways:
@@ -27,7 +27,7 @@ def crash(harness: Harness, entry: Entry, _now: datetime) -> bool:
     return True
 
 
-def reset(harness: Harness, entry: Entry, _now: datetime) -> bool:
+def reset(harness: Harness, entry: ScheduleEntry, _now: datetime) -> bool:
     """Remove a service's consumer: it starts over at once."""
     service = harness.services.get(entry.target)
     if service is None:
@@ -36,7 +36,7 @@ def reset(harness: Harness, entry: Entry, _now: datetime) -> bool:
     return True
 
 
-def pause(harness: Harness, entry: Entry, _now: datetime) -> bool:
+def pause(harness: Harness, entry: ScheduleEntry, _now: datetime) -> bool:
     """Stop a process between deciding and storing."""
     service = harness.services.get(entry.target)
     if service is None:
@@ -45,7 +45,7 @@ def pause(harness: Harness, entry: Entry, _now: datetime) -> bool:
     return True
 
 
-def lose_requests(harness: Harness, entry: Entry, now: datetime) -> bool:
+def lose_requests(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """Lose a service's requests to every gateway."""
     service = harness.services.get(entry.target)
     if service is None:

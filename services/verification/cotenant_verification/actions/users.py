@@ -16,7 +16,7 @@ from cotenant_verification.workload.manifests import (
     quota_patch,
     reservation,
 )
-from cotenant_verification.workload.schedule import Entry, located
+from cotenant_verification.workload.schedule import ScheduleEntry, located
 
 RESERVATIONS = ("scheduling.koordinator.sh", "reservations")
 QUOTAS = ("scheduling.sigs.k8s.io", "elasticquotas")
@@ -26,14 +26,14 @@ MOVES = ("scheduling.koordinator.sh", "podmigrationjobs")
 PROFILES = ("config.koordinator.sh", "clustercolocationprofiles")
 
 
-def create_pod(harness: Harness, entry: Entry, now: datetime) -> bool:
+def create_pod(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """A user creates a pod."""
     harness.controllers.note(entry)
     harness.gateway().request_creation(now, pod(entry.target, entry.args))
     return True
 
 
-def revise_pod(harness: Harness, entry: Entry, now: datetime) -> bool:
+def revise_pod(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """A user changes a pod; with `stale-update`, conditional on an old version."""
     harness.revisions += 1
     gateway = harness.gateways[entry.number("gateway")]
@@ -42,56 +42,56 @@ def revise_pod(harness: Harness, entry: Entry, now: datetime) -> bool:
     return True
 
 
-def delete_pod(harness: Harness, entry: Entry, now: datetime) -> bool:
+def delete_pod(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """A user deletes a pod."""
     grace = entry.number("grace")
     harness.gateway().request_deletion(now, PODS, *located(entry.target), None if grace < 0 else grace)
     return True
 
 
-def create_quota(harness: Harness, entry: Entry, now: datetime) -> bool:
+def create_quota(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """An administrator declares a quota."""
     harness.gateway().request_creation(now, quota(entry.target, entry.args))
     return True
 
 
-def update_quota(harness: Harness, entry: Entry, now: datetime) -> bool:
+def update_quota(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """An administrator changes a quota."""
     harness.gateway().request_patch(now, QUOTAS, "default", entry.target, quota_patch(entry.args))
     return True
 
 
-def delete_quota(harness: Harness, entry: Entry, now: datetime) -> bool:
+def delete_quota(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """An administrator deletes a quota; refused while it holds pods or other quotas."""
     harness.gateway().request_deletion(now, QUOTAS, "default", entry.target, None)
     return True
 
 
-def create_reservation(harness: Harness, entry: Entry, now: datetime) -> bool:
+def create_reservation(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """A user creates a reservation."""
     harness.gateway().request_creation(now, reservation(entry.target, entry.args))
     return True
 
 
-def delete_reservation(harness: Harness, entry: Entry, now: datetime) -> bool:
+def delete_reservation(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """A user deletes it."""
     harness.gateway().request_deletion(now, RESERVATIONS, "", entry.target, None)
     return True
 
 
-def create_move(harness: Harness, entry: Entry, now: datetime) -> bool:
+def create_move(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """A user creates a migration job for a pod."""
     harness.gateway().request_creation(now, move(entry.target, entry.args))
     return True
 
 
-def delete_move(harness: Harness, entry: Entry, now: datetime) -> bool:
+def delete_move(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """A user withdraws that request."""
     harness.gateway().request_deletion(now, MOVES, "", entry.target, None)
     return True
 
 
-def change_profile(harness: Harness, entry: Entry, now: datetime) -> bool:
+def change_profile(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """An administrator declares or changes a colocation profile, sometimes to an invalid one."""
     document = profile(entry.target, entry.args)
     gateway = harness.gateway()
@@ -102,19 +102,19 @@ def change_profile(harness: Harness, entry: Entry, now: datetime) -> bool:
     return True
 
 
-def delete_profile(harness: Harness, entry: Entry, now: datetime) -> bool:
+def delete_profile(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """An administrator deletes a profile."""
     harness.gateway().request_deletion(now, PROFILES, "", entry.target, None)
     return True
 
 
-def create_budget(harness: Harness, entry: Entry, now: datetime) -> bool:
+def create_budget(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """A user declares a disruption budget."""
     harness.gateway().request_creation(now, budget(entry.target, entry.text("app"), entry.number("min_available")))
     return True
 
 
-def configure(harness: Harness, entry: Entry, now: datetime) -> bool:
+def configure(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """An administrator changes the node configuration, sometimes to an invalid one."""
     document = node_config(entry.args)
     gateway = harness.gateway()

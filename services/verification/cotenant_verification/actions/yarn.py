@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 
 from cotenant_verification.harness.harness import Harness
-from cotenant_verification.workload.schedule import Entry, ms
+from cotenant_verification.workload.schedule import ScheduleEntry, ms
 from cotenant_yarn_copilot.capacity import YarnResource
 
 
-def register(harness: Harness, entry: Entry, _now: datetime) -> bool:
+def register(harness: Harness, entry: ScheduleEntry, _now: datetime) -> bool:
     """Register a NodeManager; with `yarn-restart`, one that is registered does so again and returns to the total that it
     announced."""
     cluster = harness.yarn()
@@ -23,7 +23,7 @@ def register(harness: Harness, entry: Entry, _now: datetime) -> bool:
     return True
 
 
-def lose(harness: Harness, entry: Entry, now: datetime) -> bool:
+def lose(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """Lose a NodeManager; it returns later."""
     if not harness.yarn().lose(entry.target, lost=True):
         return False
@@ -31,14 +31,14 @@ def lose(harness: Harness, entry: Entry, now: datetime) -> bool:
     return True
 
 
-def demand(harness: Harness, entry: Entry, _now: datetime) -> bool:
+def demand(harness: Harness, entry: ScheduleEntry, _now: datetime) -> bool:
     """Change the demand of applications."""
     vcores = entry.number("vcores")
     harness.yarn().want(vcores, entry.number("memory_mb") // max(vcores, 1))
     return True
 
 
-def fall_silent(harness: Harness, entry: Entry, now: datetime) -> bool:
+def fall_silent(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """Leave YARN without an active ResourceManager for a while."""
     cluster = harness.yarn()
     if cluster.silent or not cluster.managers:

@@ -14,7 +14,7 @@ from typing import TypeVar
 import click
 import msgspec
 
-from cotenant_console.durations import parse_duration
+from cotenant_console.durations import parse_duration_seconds
 from cotenant_console.up.nats_server import NatsServerMissingError
 from cotenant_verification.bench.colocation.command import command as colocation
 from cotenant_verification.bench.figures import BenchResult, lines
@@ -158,7 +158,7 @@ def churn(
     from cotenant_verification.bench.over_http import churn as bench
 
     try:
-        seconds, pause = parse_duration(span), parse_duration(kill_every)
+        seconds, pause = parse_duration_seconds(span), parse_duration_seconds(kill_every)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     running = bench.run(

@@ -19,7 +19,7 @@ from cotenant.runtime.process import GC_THRESHOLDS
 from cotenant_scheduler.core import SchedulerCore
 from cotenant_verification.bench.audit.verification import verify
 from cotenant_verification.bench.figures import BenchResult
-from cotenant_verification.bench.workload import Workload, node_events, pod_event, quota_events, reserved_events
+from cotenant_verification.bench.workload import BenchWorkload, node_events, pod_event, quota_events, reserved_events
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
@@ -34,7 +34,7 @@ class _Times(msgspec.Struct):
     batches: list[int] = []
 
 
-def run(workload: Workload) -> BenchResult:
+def run(workload: BenchWorkload) -> BenchResult:
     """Schedule the workload and check the result."""
     gc.set_threshold(*GC_THRESHOLDS)
     log: list[Event] = []
@@ -55,7 +55,7 @@ def run(workload: Workload) -> BenchResult:
     )
 
 
-def carry_out(workload: Workload, log: list[Event]) -> _Times:
+def carry_out(workload: BenchWorkload, log: list[Event]) -> _Times:
     """Run the workload; folded and decided events are appended to `log`."""
     core = SchedulerCore()
     times = _Times()

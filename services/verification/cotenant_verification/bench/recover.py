@@ -14,14 +14,14 @@ from cotenant_verification.bench.audit.verification import verify
 from cotenant_verification.bench.figures import BenchResult
 from cotenant_verification.bench.submitter import Orders
 from cotenant_verification.bench.testbed import SERVER, BenchError, Testbed
-from cotenant_verification.bench.workload import Workload, node_events, quota_events
+from cotenant_verification.bench.workload import BenchWorkload, node_events, quota_events
 
 PLACEMENTS = "node.*.placement.>"
 SETTLE_SECONDS = 5.0
 RECOVER_LIMIT_SECONDS = 240.0
 
 
-async def run(workload: Workload) -> BenchResult:
+async def run(workload: BenchWorkload) -> BenchResult:
     """Carry out one run."""
     async with Testbed() as testbed:
         now = datetime.now(UTC)

@@ -20,8 +20,8 @@ from cotenant_verification.bench.figures import BenchResult, latency
 from cotenant_verification.bench.stack import fleets, start_stack
 from cotenant_verification.bench.submitter import Orders
 from cotenant_verification.bench.testbed import Testbed
-from cotenant_verification.bench.watcher import Watch
-from cotenant_verification.bench.workload import Workload, node_events, quota_events, reserved_events, stack_events
+from cotenant_verification.bench.watcher import WatchTarget
+from cotenant_verification.bench.workload import BenchWorkload, node_events, quota_events, reserved_events, stack_events
 
 LIMIT_SECONDS = 600.0
 SAMPLE_SECONDS = 0.2
@@ -32,7 +32,7 @@ async def _exists(path: Path) -> bool:
 
 
 async def run(
-    workload: Workload,
+    workload: BenchWorkload,
     rate: float,
     *,
     stack: bool = False,
@@ -51,7 +51,7 @@ async def run(
         testbed.start_scheduler()
         await testbed.scheduler_loaded()
         placed_at, submitted_at = testbed.folder / "placed", testbed.folder / "submitted"
-        watch = Watch(testbed.url, workload.pods, str(placed_at), runs=stack)
+        watch = WatchTarget(testbed.url, workload.pods, str(placed_at), runs=stack)
         testbed.start_module("watcher", "cotenant_verification.bench.watcher", testbed.written(watch))
         await testbed.until(partial(_exists, testbed.folder / "placed.ready"), "the watcher watches", 30)
         before = testbed.cpu_seconds()

@@ -23,7 +23,7 @@ from cotenant_console.up.nats_server import LOOPBACK, free_port
 from cotenant_console.up.services import module_of
 from cotenant_console.up.stack import is_ready
 from cotenant_verification.bench.testbed import BenchError, Testbed
-from cotenant_verification.bench.workload import Workload, node_name
+from cotenant_verification.bench.workload import BenchWorkload, node_name
 
 SERVICES = ("gateway", "quota-tree", "batch-resource-calculator", "descheduler-arbiter")
 EXECUTORS = "executors"
@@ -47,7 +47,7 @@ class Fleet(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
 
 
-def fleets(workload: Workload) -> list[Fleet]:
+def fleets(workload: BenchWorkload) -> list[Fleet]:
     """Divide the nodes among processes. Raises BenchError for more than MAX_NODES."""
     if workload.nodes > MAX_NODES:
         raise BenchError(f"--stack runs an executor for every node: at most {MAX_NODES} nodes, not {workload.nodes}")

@@ -21,7 +21,7 @@ import uvloop
 from cotenant.log.contract import WORTH_A_BATCH, Stored, Write
 from cotenant.log.nats.log import connect
 from cotenant_console.api.credentials import Server
-from cotenant_verification.bench.workload import NAMESPACE, Workload, pod_document, pod_event
+from cotenant_verification.bench.workload import NAMESPACE, BenchWorkload, pod_document, pod_event
 
 if TYPE_CHECKING:
     import aiohttp
@@ -39,7 +39,7 @@ class Orders(msgspec.Struct, frozen=True):
     """What to submit: pods `first` to `last` - 1."""
 
     url: str
-    workload: Workload
+    workload: BenchWorkload
     rate: float
     first: int
     last: int

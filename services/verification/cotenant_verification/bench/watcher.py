@@ -41,7 +41,7 @@ Arrived = asyncio.Queue[tuple[Sequence[Event], int]]
 """Events, and the clock at which they arrived."""
 
 
-class Watch(msgspec.Struct, frozen=True):
+class WatchTarget(msgspec.Struct, frozen=True):
     """What to watch for."""
 
     url: str
@@ -50,7 +50,7 @@ class Watch(msgspec.Struct, frozen=True):
     runs: bool = False
 
 
-class Seen:
+class WatchProgress:
     """What has arrived so far."""
 
     def __init__(self, pods: int) -> None:
@@ -82,10 +82,10 @@ class Seen:
             self.awaited -= last
 
 
-async def _watch(watch: Watch, say_ready: Callable[[], None]) -> Seen:
+async def _watch(watch: WatchTarget, say_ready: Callable[[], None]) -> WatchProgress:
     log = await connect(watch.url, "bench-watcher")
     arrived: Arrived = asyncio.Queue(QUEUED)
-    seen = Seen(watch.pods)
+    seen = WatchProgress(watch.pods)
     async with asyncio.TaskGroup() as readers:
         commits = await _follow(log, "commits.scheduler.*")
         others = ("node.*.placement.>", "waiting.>", *(("node.*.run.>",) if watch.runs else ()))
@@ -124,7 +124,7 @@ async def _read(reader: Reader, arrived: Arrived) -> None:
 
 def main() -> None:
     """Run; the first argument is the file that says what to watch."""
-    watch = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Watch)
+    watch = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=WatchTarget)
     seen = uvloop.run(_watch(watch, Path(f"{watch.out}.ready").touch))
     Path(f"{watch.out}.batches").write_bytes(msgspec.json.encode(seen.batches))
     Path(f"{watch.out}.running").write_bytes(seen.running.tobytes())

@@ -44,7 +44,7 @@ NAMESPACE = "bench"
 MIB = 1 << 20
 SOURCE = "/bench"
 METRIC_INTERVAL_SECONDS = 60
-GPU = "nvidia.com/gpu"
+NVIDIA_GPU = "nvidia.com/gpu"
 UNLIMITED = 1 << 50
 PLAIN = Constraints()
 
@@ -53,7 +53,7 @@ class WorkloadError(ValueError):
     """The workload cannot be built; the text states what is wrong with the input."""
 
 
-class Workload(msgspec.Struct, frozen=True):
+class BenchWorkload(msgspec.Struct, frozen=True):
     """Rows of allocatable (nodes) and requests (pods), as Kubernetes writes them; both are repeated in turn. `mix` percent of
     the pods carry constraints; every `gang` pods, one after the other, are a gang."""
 
@@ -73,9 +73,9 @@ class Workload(msgspec.Struct, frozen=True):
         return upto * self.mix // 100
 
 
-def synthetic(nodes: int, pods: int, shapes: int, mix: int = 0, gang: int = 0, reservations: int = 0) -> Workload:
+def synthetic(nodes: int, pods: int, shapes: int, mix: int = 0, gang: int = 0, reservations: int = 0) -> BenchWorkload:
     """Equal nodes of 64 cores; pods of `shapes` different requests in turn."""
-    return Workload(
+    return BenchWorkload(
         nodes,
         pods,
         ({"cpu": "64", "memory": "256Gi", "pods": "250"},),
@@ -86,22 +86,22 @@ def synthetic(nodes: int, pods: int, shapes: int, mix: int = 0, gang: int = 0, r
     )
 
 
-def openb(nodes: int, pods: int, folder: Path, mix: int = 0, gang: int = 0, reservations: int = 0) -> Workload:
+def openb(nodes: int, pods: int, folder: Path, mix: int = 0, gang: int = 0, reservations: int = 0) -> BenchWorkload:
     """The nodes and pods of openb in their order; whole GPUs are a resource, shares of one count as one. Raises WorkloadError
     where the tables are not there or not openb's."""
     node_kinds = tuple(
-        {"cpu": f"{row['cpu_milli']}m", "memory": f"{row['memory_mib']}Mi", GPU: row["gpu"], "pods": "250"}
+        {"cpu": f"{row['cpu_milli']}m", "memory": f"{row['memory_mib']}Mi", NVIDIA_GPU: row["gpu"], "pods": "250"}
         for row in _table(folder / "openb_node_list_all_node.csv", ("cpu_milli", "memory_mib", "gpu"))
     )
     pod_kinds = tuple(
         {
             "cpu": f"{row['cpu_milli']}m",
             "memory": f"{row['memory_mib']}Mi",
-            **({GPU: row["num_gpu"]} if int(row["num_gpu"]) else {}),
+            **({NVIDIA_GPU: row["num_gpu"]} if int(row["num_gpu"]) else {}),
         }
         for row in _table(folder / "openb_pod_list_default.csv", ("cpu_milli", "memory_mib", "num_gpu"))
     )
-    return Workload(nodes, pods, node_kinds, pod_kinds, mix, gang, reservations)
+    return BenchWorkload(nodes, pods, node_kinds, pod_kinds, mix, gang, reservations)
 
 
 def _table(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
@@ -125,7 +125,7 @@ def node_name(i: int) -> str:
     return f"node-{i:06}"
 
 
-def _node_document(workload: Workload, i: int) -> dict[str, Any]:
+def _node_document(workload: BenchWorkload, i: int) -> dict[str, Any]:
     """The object of the i-th node. One node in 50 is dedicated, one has a PreferNoSchedule taint; one in 100 is cordoned."""
     name = node_name(i)
     labels = {HOSTNAME: name, ZONE: f"zone-{i % 3}", RACK: f"rack-{i // 40}"}
@@ -149,7 +149,7 @@ def _node_document(workload: Workload, i: int) -> dict[str, Any]:
     }
 
 
-def node_events(workload: Workload, now: datetime, *, lent: bool = True) -> Iterator[Event]:
+def node_events(workload: BenchWorkload, now: datetime, *, lent: bool = True) -> Iterator[Event]:
     """Every node's object and its metric: 1 to 6 % of 100 cores in use, so that no two neighbours have the same score; and, if
     no calculator runs, its batch and mid resources."""
     for i in range(workload.nodes):
@@ -172,14 +172,14 @@ def node_events(workload: Workload, now: datetime, *, lent: bool = True) -> Iter
             yield _event(resources_subject(name), resources, now)
 
 
-def reserved_events(workload: Workload, now: datetime) -> Iterator[Event]:
+def reserved_events(workload: BenchWorkload, now: datetime) -> Iterator[Event]:
     """The reservations, with the shares of nodes that they have."""
     nodes = [node_name(i) for i in range(workload.nodes) if takes_reservations(i)]
     for subject, data in reservation_events(nodes, workload.pod_kinds, workload.reservations, now):
         yield _event(subject, data, now)
 
 
-def quota_limits(workload: Workload) -> dict[str, dict[str, int]]:
+def quota_limits(workload: BenchWorkload) -> dict[str, dict[str, int]]:
     """Max of each quota, cpu in milli-cores: room for every pod, and for half of those of the tight one."""
     most = {"cpu": UNLIMITED, "memory": UNLIMITED}
     tight = max(how_many("tight-quota", workload.constrained(workload.pods)) // 2, 1)
@@ -187,7 +187,7 @@ def quota_limits(workload: Workload) -> dict[str, dict[str, int]]:
     return {QUOTA: most, TIGHT_QUOTA: {"cpu": tight * cpu, "memory": UNLIMITED}}
 
 
-def quota_events(workload: Workload, now: datetime) -> Iterator[Event]:
+def quota_events(workload: BenchWorkload, now: datetime) -> Iterator[Event]:
     """The quotas' objects."""
     for name, most in quota_limits(workload).items():
         yield _quota_event(name, ROOT, most, now)
@@ -229,7 +229,7 @@ def pod_name(i: int) -> str:
     return f"pod-{i:07}"
 
 
-def pod_document(workload: Workload, i: int, now: datetime) -> bytes:
+def pod_document(workload: BenchWorkload, i: int, now: datetime) -> bytes:
     """The manifest of the i-th pod, as it is stored on the log."""
     before = workload.constrained(i)
     wants = constraints(before) if workload.constrained(i + 1) > before else PLAIN
@@ -266,17 +266,17 @@ def pod_document(workload: Workload, i: int, now: datetime) -> bytes:
     return msgspec.json.encode(document)
 
 
-def _quota_of(workload: Workload, wants: Constraints, i: int) -> str:
+def _quota_of(workload: BenchWorkload, wants: Constraints, i: int) -> str:
     return leaf_name(i % leaves(workload.quotas)) if workload.quotas and wants.quota == QUOTA else wants.quota
 
 
-def _gang(workload: Workload, i: int) -> dict[str, str]:
+def _gang(workload: BenchWorkload, i: int) -> dict[str, str]:
     """The i-th pod's gang annotations; the last gang has the remaining pods."""
     number, size = i // workload.gang, min(workload.gang, workload.pods - i // workload.gang * workload.gang)
     return {ANNOTATION_GANG_NAME: f"gang-{number:07}", ANNOTATION_GANG_MIN: str(size)}
 
 
-def pod_event(workload: Workload, i: int, now: datetime) -> Event:
+def pod_event(workload: BenchWorkload, i: int, now: datetime) -> Event:
     """The object of the i-th pod."""
     data = ObjectStored(object=msgspec.Raw(pod_document(workload, i, now)))
     return _event(pod_subject(NAMESPACE, pod_name(i)), data, now)

@@ -33,7 +33,7 @@ LEAST_SPAN = 10.0
 """Seconds. Services load and machines join in the first four."""
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class ChaosOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a chaos run."""
 
     seed: int
@@ -49,7 +49,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     write: str = ""
 
 
-def simulate_chaos(options: Options) -> int:
+def simulate_chaos(options: ChaosOptions) -> int:
     """Run it; return the exit code."""
     if not options.schedule and options.span_seconds < LEAST_SPAN:
         raise click.BadParameter(f"{options.span}: a run with faults takes {LEAST_SPAN:.0f}s at least", param_hint="--for")
@@ -82,18 +82,18 @@ def simulate_chaos(options: Options) -> int:
     return 1
 
 
-def _schedule(options: Options, seed: int) -> Schedule:
+def _schedule(options: ChaosOptions, seed: int) -> Schedule:
     trace = read_trace(Path(options.openb)) if options.openb else None
     return schedule_of(seed, options.span_seconds, options.nodes, trace)
 
 
-def _command(options: Options, seed: int) -> str:
+def _command(options: ChaosOptions, seed: int) -> str:
     nodes = f" --nodes {options.nodes}" if options.nodes else ""
     trace = f" --openb {options.openb}" if options.openb else ""
     return f"cotenant simulate --chaos --seed {seed} --for {options.span}{nodes}{trace}"
 
 
-def _shrink(options: Options, schedule: Schedule, result: Result) -> None:
+def _shrink(options: ChaosOptions, schedule: Schedule, result: Result) -> None:
     violation = result.violation
     assert violation is not None
 
@@ -115,7 +115,7 @@ def _shrink(options: Options, schedule: Schedule, result: Result) -> None:
     click.echo(f"again:  cotenant simulate --chaos --schedule {path}")
 
 
-def _many(options: Options) -> int:
+def _many(options: ChaosOptions) -> int:
     """Run many seeds; stops at the first broken promise."""
     results: list[Result] = []
     failed: Result | None = None
@@ -134,7 +134,7 @@ def _many(options: Options) -> int:
     return 1
 
 
-def _results(options: Options, seeds: Sequence[int]) -> Iterator[Result]:
+def _results(options: ChaosOptions, seeds: Sequence[int]) -> Iterator[Result]:
     if options.jobs <= 1:
         yield from (_one(options, seed) for seed in seeds)
         return
@@ -148,7 +148,7 @@ def _results(options: Options, seeds: Sequence[int]) -> Iterator[Result]:
                 future.cancel()
 
 
-def _one(options: Options, seed: int) -> Result:
+def _one(options: ChaosOptions, seed: int) -> Result:
     result = run(_schedule(options, seed))
     result.view = None
     return result

@@ -15,7 +15,7 @@ from cotenant_verification.chaos.run import SLICE, Progress, Result
 from cotenant_verification.checks.log_view import LogView
 from cotenant_verification.checks.related_events import event_lines, related_events
 from cotenant_verification.checks.violations import Violation
-from cotenant_verification.workload.schedule import Entry, Schedule
+from cotenant_verification.workload.schedule import Schedule, ScheduleEntry
 
 LAST_EVENTS = 20
 
@@ -138,7 +138,7 @@ def schedule_lines(schedule: Schedule) -> list[str]:
     return [*lines, *(entry_line(entry) for entry in schedule.entries)]
 
 
-def entry_line(entry: Entry) -> str:
+def entry_line(entry: ScheduleEntry) -> str:
     """One entry."""
     args = " ".join(f"{name}={value}" for name, value in entry.args.items())
     return f"  {entry.at_ms / 1000:>9.3f} s  {'fault' if entry.fault else 'users'}  {entry.kind} {entry.target} {args}".rstrip()

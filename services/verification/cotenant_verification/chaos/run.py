@@ -32,7 +32,7 @@ from cotenant_verification.harness.yarn import Copilot
 from cotenant_verification.promises.log.replay import deciding_changes_nothing, state_is_the_fold
 from cotenant_verification.promises.quotas import runtimes_agree
 from cotenant_verification.promises.table import PROMISES
-from cotenant_verification.simulate.openb import Trace
+from cotenant_verification.simulate.openb import OpenbTrace
 from cotenant_verification.workload import workload
 from cotenant_verification.workload.faults import faults
 from cotenant_verification.workload.schedule import Header, Schedule, ScheduleError, in_order
@@ -79,7 +79,7 @@ class Progress(msgspec.Struct, frozen=True):
     checks: Counter[str]
 
 
-def schedule_of(seed: int, span_seconds: float, nodes: int = 0, trace: Trace | None = None) -> Schedule:
+def schedule_of(seed: int, span_seconds: float, nodes: int = 0, trace: OpenbTrace | None = None) -> Schedule:
     """Return the schedule of a seed; nodes 0: the seed chooses how many. `trace`: its machines and pods, with the seed's
     faults."""
     header = Header(

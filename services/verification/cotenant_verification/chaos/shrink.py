@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from cotenant_verification.workload.schedule import Entry, Schedule
+from cotenant_verification.workload.schedule import Schedule, ScheduleEntry
 
 TRIES = 400
 
@@ -18,7 +18,7 @@ def shrink(
     schedule: Schedule, fails: Callable[[Schedule], bool], progress: Callable[[int, int], None] = lambda _tries, _left: None
 ) -> Schedule:
     """Return a minimal schedule that still fails; `progress` gets the tries made and the entries left."""
-    entries: Sequence[Entry] = schedule.entries
+    entries: Sequence[ScheduleEntry] = schedule.entries
     parts, tries = 2, 0
     while len(entries) > 1 and tries < TRIES:
         size = max(1, -(-len(entries) // parts))

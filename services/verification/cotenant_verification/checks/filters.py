@@ -27,9 +27,9 @@ from cotenant.model.subjects import (
     tokens,
 )
 from cotenant_verification.bench.audit.neighbours import Neighbours
-from cotenant_verification.bench.audit.rooms import Facts, Need, NodeRoom
+from cotenant_verification.bench.audit.rooms import Facts, NodeRoom, PodRequirements
 from cotenant_verification.checks.log_view import LogView
-from cotenant_verification.checks.needs import Needs
+from cotenant_verification.checks.needs import RequirementsCache
 from cotenant_verification.checks.records import ObjectHead
 
 _HEAD = msgspec.json.Decoder(ObjectHead)
@@ -76,7 +76,7 @@ class Nodes(Mapping[str, Facts]):
 class Filters:
     """All filters, as of a sequence."""
 
-    def __init__(self, view: LogView, needs: Needs, folded: int, placed: Mapping[str, Iterable[Placement]]) -> None:
+    def __init__(self, view: LogView, needs: RequirementsCache, folded: int, placed: Mapping[str, Iterable[Placement]]) -> None:
         self._view = view
         self._needs = needs
         self.folded = folded
@@ -115,7 +115,7 @@ class Filters:
                     self._neighbours.add(self._needs.placed(placement), node)
         return self._neighbours
 
-    def judge(self, need: Need, now: datetime, placement: Placement | None = None) -> Callable[[str], str]:
+    def judge(self, need: PodRequirements, now: datetime, placement: Placement | None = None) -> Callable[[str], str]:
         """Return a function from a node to the reason why it refuses the pod; `placement`: that it was given."""
         elsewhere = self.neighbours.judge(need)
 
@@ -127,7 +127,7 @@ class Filters:
 
         return refusal
 
-    def add(self, need: Need, placement: Placement) -> None:
+    def add(self, need: PodRequirements, placement: Placement) -> None:
         """Add a pod that is placed."""
         self.room(placement.node).add(f"{placement.namespace}/{placement.name}", need, placement)
         self.neighbours.add(need, placement.node)

@@ -32,12 +32,12 @@ from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.reservations import ReservationShare
 from cotenant.log.contract import LOG
 from cotenant.log.plans import Plan
-from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, PODS
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, RESOURCE_PODS
 from cotenant.model.subjects import executor_subject, object_subject, pod_subject, resources_subject, tokens
 from cotenant_verification.checks.charges import Charges
-from cotenant_verification.checks.needs import Needs
+from cotenant_verification.checks.needs import RequirementsCache
 from cotenant_verification.checks.quotas_as_decided import QuotasAsDecided
-from cotenant_verification.checks.records import CommitSeen, ObjectHead, revisions_of
+from cotenant_verification.checks.records import CommitSeen, ObjectHead, RankedEviction, revisions_of
 
 KEPT_VERSIONS = 64
 KEPT_LOG = 50_000
@@ -87,7 +87,7 @@ class LogView:
         """Nodes that ever had a metric."""
         self.tainted: dict[str, datetime] = {}
         """When a lost node of each zone got the NoExecute taint last."""
-        self.needs = Needs()
+        self.needs = RequirementsCache()
         self.pods: dict[tuple[str, str], ObjectHead] = {}
         self._ended_at: dict[str, int] = {}
         """The sequence at which a pod had run to its end, by uid."""
@@ -106,6 +106,8 @@ class LogView:
         self.evicted: dict[str, int] = defaultdict(int)
         self.node_evictions: dict[tuple[str, str], dict[str, datetime]] = defaultdict(dict)
         """When a strategy of a node's executor began evictions in its last minute: by node and strategy, by the pod's uid."""
+        self.ranked_evictions: dict[tuple[str, str], dict[str, RankedEviction]] = defaultdict(dict)
+        """The evictions by priority of the last minute: by node and feature, by the pod's uid."""
         self.victims: set[str] = set()
         """Uids of moving pods that a nomination named: the arbiter's limits do not count them."""
         self.second = 0
@@ -333,5 +335,5 @@ class LogView:
         return found if found is not None and found.sequence == sequence else self._standing.get(sequence)
 
 
-TRACKED = (CPU, MEMORY, PODS, BATCH_CPU, BATCH_MEMORY)
+TRACKED = (CPU, MEMORY, RESOURCE_PODS, BATCH_CPU, BATCH_MEMORY)
 """Resources that the checks add up."""

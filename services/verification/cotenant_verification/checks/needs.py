@@ -1,6 +1,6 @@
 """What pods require, read once per version of a pod, in the terms of the bench's independent check; and their scheduling gates.
 
-In: manifests. Out: `Need`s, and the names of gates.
+In: manifests. Out: `PodRequirements`s, and the names of gates.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import msgspec
 
 from cotenant.api.objects.pod import decode_pod
 from cotenant.events.placements import Placement
-from cotenant_verification.bench.audit.rooms import Need, need_of
+from cotenant_verification.bench.audit.rooms import PodRequirements, need_of
 
 
 class _Gate(msgspec.Struct, frozen=True):
@@ -28,13 +28,13 @@ _GATED = msgspec.json.Decoder(_Gated)
 _NEEDS_KEPT = 4096
 
 
-class Needs:
+class RequirementsCache:
     """Requirements of pods, read once per version of a pod."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, int], Need] = {}
+        self._known: dict[tuple[str, int], PodRequirements] = {}
 
-    def of(self, document: msgspec.Raw, uid: str, sequence: int) -> Need:
+    def of(self, document: msgspec.Raw, uid: str, sequence: int) -> PodRequirements:
         """Return what a pod requires by its manifest, which is the message `sequence`."""
         known = self._known.get((uid, sequence))
         if known is None:
@@ -43,7 +43,7 @@ class Needs:
             known = self._known[uid, sequence] = need_of(decode_pod(document), "")
         return known
 
-    def placed(self, placement: Placement) -> Need:
+    def placed(self, placement: Placement) -> PodRequirements:
         """Return what a placed pod requires."""
         return self.of(placement.pod, placement.uid, placement.object_sequence)
 

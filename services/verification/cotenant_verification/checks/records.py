@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 
 from cotenant.events.commits import Commit
@@ -42,6 +44,14 @@ class CommitSeen(msgspec.Struct, frozen=True):
     record: Event
     commit: Commit
     events: tuple[Event, ...]
+
+
+class RankedEviction(msgspec.Struct, frozen=True):
+    """An eviction by a node's executor, with what its order follows from. `at`: by the node's clock."""
+
+    name: str
+    rank: tuple[int, int]
+    at: datetime
 
 
 def revisions_of(annotations: dict[str, str]) -> dict[str, int]:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome
-from cotenant_verification.workload.schedule import Entry, located
+from cotenant_verification.workload.schedule import ScheduleEntry, located
 
 AGAIN = timedelta(seconds=5)
 AGAIN_TRIES = 12
@@ -24,14 +24,14 @@ class Controllers:
         self,
         later: Callable[[timedelta, Callable[[datetime], object]], None],
         exists: Callable[[str], bool],
-        create: Callable[[Entry, datetime], object],
+        create: Callable[[ScheduleEntry, datetime], object],
     ) -> None:
-        self._made: dict[tuple[str, str], Entry] = {}
+        self._made: dict[tuple[str, str], ScheduleEntry] = {}
         self._later = later
         self._exists = exists
         self._create = create
 
-    def note(self, entry: Entry) -> None:
+    def note(self, entry: ScheduleEntry) -> None:
         """Note that a pod is created."""
         self._made[located(entry.target)] = entry
 
@@ -44,7 +44,7 @@ class Controllers:
         if made is not None and "app" in made.args:
             self._again(made, AGAIN_TRIES)
 
-    def _again(self, entry: Entry, tries: int) -> None:
+    def _again(self, entry: ScheduleEntry, tries: int) -> None:
         def act(now: datetime) -> None:
             if not self._exists(entry.target):
                 self._create(entry, now)

@@ -12,26 +12,26 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from random import Random
 
-from cotenant.engine.definition import Definition
+from cotenant.engine.definition import ServiceDefinition
 from cotenant.events.envelope import Event
 from cotenant.simulation import EPOCH, START, World
 from cotenant_console.definitions import definition
 from cotenant_verification.harness.controllers import Controllers
 from cotenant_verification.harness.gateways import ChaosGateway, Users
-from cotenant_verification.harness.nodes import ChaosNode, Machine
+from cotenant_verification.harness.nodes import ChaosNode, MachineShape
 from cotenant_verification.harness.services import ChaosService
 from cotenant_verification.harness.yarn import Copilot, ResourceManager
-from cotenant_verification.workload.faults import REPLICATED, SERVICES
+from cotenant_verification.workload.faults import REPLICATED, RESTARTED_SERVICES
 from cotenant_verification.workload.pod_constraints import CONSTRAINTS
-from cotenant_verification.workload.schedule import Entry, Schedule, ScheduleError, located, ms
+from cotenant_verification.workload.schedule import Schedule, ScheduleEntry, ScheduleError, located, ms
 
 PODS = ("", "pods")
 LIMITS = '{"maxNoOfPodsToEvictPerNode":1,"maxNoOfPodsToEvictTotal":2}'
 """The descheduler's limits of one cycle; invariant 6 holds it to them."""
 CONFIGS = {"descheduler-arbiter": LIMITS}
 
-Definitions = Callable[[str], Definition]
-Action = Callable[["Harness", Entry, datetime], bool]
+Definitions = Callable[[str], ServiceDefinition]
+Action = Callable[["Harness", ScheduleEntry, datetime], bool]
 """Carries an entry out at a moment; returns whether there was anything to act on."""
 
 
@@ -86,7 +86,7 @@ class Harness:
             self.world.add(gateway)
         replicas = [
             (service, letter)
-            for service in SERVICES
+            for service in RESTARTED_SERVICES
             for letter in ("ab"[: header.replicas] if service in REPLICATED else "a")
         ]
         Random(f"order/{header.seed}").shuffle(replicas)
@@ -112,7 +112,7 @@ class Harness:
         self.at(self.world.now + wait, act)
         self.world.wake(self, self.world.now + wait)
 
-    def _carrying(self, entry: Entry) -> Callable[[datetime], None]:
+    def _carrying(self, entry: ScheduleEntry) -> Callable[[datetime], None]:
         def act(now: datetime) -> None:
             if not self._carry_out(entry, now):
                 return
@@ -123,7 +123,7 @@ class Harness:
 
         return act
 
-    def _carry_out(self, entry: Entry, now: datetime) -> bool:
+    def _carry_out(self, entry: ScheduleEntry, now: datetime) -> bool:
         return self._actions[entry.kind](self, entry, now)
 
     # -- for acts --------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class Harness:
     def _pod_exists(self, name: str) -> bool:
         return self.gateways[0].holds(PODS, *located(name))
 
-    def add_node(self, name: str, machine: Machine) -> bool:
+    def add_node(self, name: str, machine: MachineShape) -> bool:
         """Add a machine, unless there is one of that name."""
         if name in self.nodes:
             return False

@@ -30,7 +30,7 @@ IDLE_PERIOD = timedelta(seconds=15)
 GIB = 1024**3
 
 
-class Machine(Struct, frozen=True):
+class MachineShape(Struct, frozen=True):
     """A shape: CPU, memory, the version of its kernel's control groups, GPUs; its zone."""
 
     cpu_milli: int
@@ -55,7 +55,7 @@ class Control(Struct, frozen=True):
 class ChaosNode:
     """One incarnation of a machine; `boot` counts them."""
 
-    def __init__(self, name: str, machine: Machine, seed: int, boot: int) -> None:
+    def __init__(self, name: str, machine: MachineShape, seed: int, boot: int) -> None:
         self.node_name = name
         self.name = f"node-{name}"
         self.machine = machine

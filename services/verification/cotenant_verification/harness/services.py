@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from cotenant.engine.commit import Identity
-from cotenant.engine.definition import Definition
+from cotenant.engine.definition import ServiceDefinition
 from cotenant.simulation import EPOCH, HOP, TICK, ServiceParticipant, World
 from cotenant_verification.harness.gateways import ChaosGateway
 from cotenant_verification.simulate.requests import GatewayRequest, RequestingParticipant
@@ -18,7 +18,7 @@ from cotenant_verification.simulate.requests import GatewayRequest, RequestingPa
 class ChaosService(RequestingParticipant):
     """One replica."""
 
-    def __init__(self, definition: Definition, config: str, replica: str, gateways: Sequence[ChaosGateway]) -> None:
+    def __init__(self, definition: ServiceDefinition, config: str, replica: str, gateways: Sequence[ChaosGateway]) -> None:
         identity = Identity(service=definition.name, replica=replica, core=definition.core_version)
         super().__init__(ServiceParticipant(definition, definition.config_from(config), identity, tick=TICK), self._send)
         self.mute_until = EPOCH

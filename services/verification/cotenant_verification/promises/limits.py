@@ -18,7 +18,7 @@ EVICT_QPS = 10
 EVICT_BURST = 1
 
 
-class Limits(msgspec.Struct, frozen=True):
+class EvictionLimits(msgspec.Struct, frozen=True):
     """The number of pods, by kind of group."""
 
     cycle_per_node: int | None
@@ -52,14 +52,14 @@ class _Document(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @lru_cache(maxsize=64)
-def limits_of(config_text: str) -> Limits:
+def limits_of(config_text: str) -> EvictionLimits:
     """The limits that a configuration states."""
     document = msgspec.json.decode(config_text, type=_Document)
     given = [plugin.args for profile in document.profiles for plugin in profile.plugin_config]
     named = [plugin.name for profile in document.profiles for plugin in profile.plugin_config]
     args = dict(zip(named, given, strict=True)).get("MigrationController")
     moving = msgspec.json.decode(args, type=_Args) if args is not None else _Args()
-    return Limits(
+    return EvictionLimits(
         cycle_per_node=document.max_no_of_pods_to_evict_per_node,
         cycle_per_namespace=document.max_no_of_pods_to_evict_per_namespace,
         cycle_total=document.max_no_of_pods_to_evict_total,

@@ -6,7 +6,7 @@ from collections import Counter
 
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.model.names import PODS
+from cotenant.model.names import RESOURCE_PODS
 from cotenant.model.subjects import executor_subject
 from cotenant_scheduler.cycle.endings import NAMED_BY_POD
 from cotenant_verification.bench.audit.acting import counted_twice
@@ -43,7 +43,7 @@ def no_node_is_over_allocated(view: LogView, seen: CommitSeen) -> Wrong:
     fresh: dict[str, set[str]] = {}
     for event in new_placements(seen):
         assert isinstance(event.data, Placement)
-        fresh.setdefault(event.data.node, {PODS}).update(event.data.requests)
+        fresh.setdefault(event.data.node, {RESOURCE_PODS}).update(event.data.requests)
     for node, asked in sorted(fresh.items()):
         offered = view.offer(node, seen.commit.folded)
         used: Counter[str] = Counter()
@@ -51,7 +51,7 @@ def no_node_is_over_allocated(view: LogView, seen: CommitSeen) -> Wrong:
             if placed_unasked(seen, placement):
                 continue
             used.update(placement.requests)
-            used[PODS] += 1
+            used[RESOURCE_PODS] += 1
         used.subtract(counted_twice(view.held(node, seen.commit.folded)))
         for resource in TRACKED:
             if resource in asked and used[resource] > offered.get(resource, 0):

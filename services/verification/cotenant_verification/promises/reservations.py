@@ -22,7 +22,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement
 from cotenant.events.reservations import ReservationPhase, ReservationShare, ReservationStatus
-from cotenant.model.names import PODS
+from cotenant.model.names import RESOURCE_PODS
 from cotenant.model.subjects import node_subject, object_subject, reservation_status_subject, reservation_subject
 from cotenant_verification.bench.audit.acting import counted_twice, used_by
 from cotenant_verification.checks.invariants import Moment, Wrong
@@ -157,7 +157,7 @@ def _on_node(view: LogView, seen: CommitSeen, node: str) -> Wrong:
     taken: Counter[str] = Counter()
     for placed in view.held(node, seen.commit.folded):
         taken.update(placed.requests)
-        taken[PODS] += 1
+        taken[RESOURCE_PODS] += 1
     taken.subtract(counted_twice(view.held(node, seen.commit.folded)))
     for share in shares:
         owned: Counter[str] = Counter()
@@ -174,7 +174,7 @@ def _on_node(view: LogView, seen: CommitSeen, node: str) -> Wrong:
     offered = view.offer(node, seen.commit.folded)
     for resource in TRACKED:
         asked = any(resource in share.allocatable for share in shares)
-        if asked and resource != PODS and taken[resource] > offered.get(resource, 0):
+        if asked and resource != RESOURCE_PODS and taken[resource] > offered.get(resource, 0):
             yield (
                 node_subject(node),
                 f"{seen.record.ref}: pods and reservations take {taken[resource]} {resource} of node {node}, which offered "

@@ -143,7 +143,12 @@ PROMISES: tuple[Invariant, ...] = (
     Invariant(
         number=25,
         name="node_evictions_stay_in_limits",
-        on_event=(ne.node_evictions_stay_in_limits, ne.an_eviction_is_begun_once),
+        on_event=(
+            ne.node_evictions_stay_in_limits,
+            ne.an_eviction_is_begun_once,
+            ne.only_permitted_pods_are_evicted,
+            ne.the_lowest_priority_is_evicted_first,
+        ),
     ),
     Invariant(
         number=26,

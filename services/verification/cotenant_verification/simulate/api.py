@@ -26,8 +26,8 @@ from cotenant.simulation import HOP, START, World
 from cotenant.simulation.links import head_of
 from cotenant_console.api.client import Document, Json, text_at
 from cotenant_gateway.loop.duties import COLLECTED_EVERY, Cadence, Duties
-from cotenant_gateway.loop.requests import Requests, storing
-from cotenant_gateway.loop.steps import Look, Request, Store
+from cotenant_gateway.loop.requests import WriteRequests, storing
+from cotenant_gateway.loop.steps import GetLast, Request, Store
 from cotenant_gateway.planning.deletions import DeletionRequest
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.statuses import ApiError
@@ -70,7 +70,7 @@ class SimulatedGateway:
         self.refused: list[RefusedRequest] = []
         self.refused_count = 0
         self._now = START
-        self.requests = Requests(lambda: self.core, lambda: self._now, self._uid, self._suffix, ATTEMPTS)
+        self.requests = WriteRequests(lambda: self.core, lambda: self._now, self._uid, self._suffix, ATTEMPTS)
         self._duties = Duties(lambda: self.core, self._uid, BUDGETS if budgets else Cadence(None))
         self._scheduled: list[tuple[datetime, int, str, Callable[[], Request[Any]]]] = []
         self._order = 0
@@ -163,7 +163,7 @@ class SimulatedGateway:
                     outcome = self.store(step.plan, now, world)
                     stored = isinstance(outcome, Written)
                     step = request.send(outcome)
-                elif isinstance(step, Look):
+                elif isinstance(step, GetLast):
                     step = request.send(head_of(world.streams.log, step.subject))
                 else:
                     step = request.send(self.core.folded if self.core.folded >= step.sequence else 0)

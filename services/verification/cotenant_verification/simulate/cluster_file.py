@@ -15,7 +15,7 @@ import msgspec
 
 from cotenant.model.quantities import QuantityError, parse_milli, parse_value
 from cotenant_console.api.client import Document
-from cotenant_console.durations import parse_duration
+from cotenant_console.durations import parse_duration_seconds
 from cotenant_console.manifests.documents import ManifestError, parse_manifests
 
 API_VERSION = "simulation.cotenant.io/v1alpha1"
@@ -85,7 +85,7 @@ class Workload(_Read, frozen=True, kw_only=True):
     uses_memory: str = ""
 
 
-class Cluster(_Read, frozen=True, kw_only=True):
+class ClusterFile(_Read, frozen=True, kw_only=True):
     """The contents of a cluster file."""
 
     nodes: tuple[NodeShape, ...]
@@ -93,7 +93,7 @@ class Cluster(_Read, frozen=True, kw_only=True):
     workloads: tuple[Workload, ...] = ()
 
 
-def read_cluster(path: Path) -> Cluster:
+def read_cluster(path: Path) -> ClusterFile:
     """The cluster of a file. Raises ManifestError."""
     try:
         raw = path.read_bytes()
@@ -105,20 +105,20 @@ def read_cluster(path: Path) -> Cluster:
     return cluster_of(manifests[0].document, str(path))
 
 
-def cluster_of(document: Document, source: str) -> Cluster:
+def cluster_of(document: Document, source: str) -> ClusterFile:
     """The cluster of a decoded document. Raises ManifestError."""
     if document.get("apiVersion") != API_VERSION or document.get("kind") != KIND:
         raise ManifestError(f"{source}: is not apiVersion {API_VERSION}, kind {KIND}")
     fields = {key: value for key, value in document.items() if key not in ("apiVersion", "kind", "metadata")}
     try:
-        cluster = msgspec.convert(fields, Cluster)
+        cluster = msgspec.convert(fields, ClusterFile)
     except msgspec.ValidationError as error:
         raise ManifestError(f"{source}: {error}") from error
     _check(cluster, source)
     return cluster
 
 
-def _check(cluster: Cluster, source: str) -> None:
+def _check(cluster: ClusterFile, source: str) -> None:
     """Check what types alone do not express."""
 
     def refuse(field: str, why: str) -> None:
@@ -163,7 +163,7 @@ def _amount(text: str, parse: Callable[[str], int], place: str) -> int:
 
 def _positive(text: str, place: str) -> float:
     try:
-        seconds = parse_duration(text)
+        seconds = parse_duration_seconds(text)
     except ValueError as error:
         raise ManifestError(f"{place}: {error}") from error
     if seconds <= 0:

@@ -22,12 +22,12 @@ from cotenant_console.up.journal import SUPPRESS_TOPIC, shrinks
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from cotenant_node_executor.simulated.participant import NodeParticipant
 from cotenant_verification.simulate.api import SimulatedGateway
-from cotenant_verification.simulate.cluster_file import Cluster
+from cotenant_verification.simulate.cluster_file import ClusterFile
 from cotenant_verification.simulate.participants import participant
-from cotenant_verification.simulate.tally import Tally
+from cotenant_verification.simulate.tally import SimulationTally
 from cotenant_verification.simulate.workloads import arrivals, node_names
 
-SERVICES = ("metrics-ingest", "batch-resource-calculator", "quota-tree", "scheduler", "descheduler-arbiter")
+SIMULATED_SERVICES = ("metrics-ingest", "batch-resource-calculator", "quota-tree", "scheduler", "descheduler-arbiter")
 SETTLE = timedelta(seconds=2)
 """Built-in objects and the file's objects come first, the nodes after half of it, then the workloads."""
 SLICES = 100
@@ -55,21 +55,21 @@ class Recorder:
         return self._digest.hexdigest()
 
 
-def run_cluster(cluster: Cluster, span_seconds: float, seed: int, progress: Callable[[float], None]) -> Document:
+def run_cluster(cluster: ClusterFile, span_seconds: float, seed: int, progress: Callable[[float], None]) -> Document:
     """Run a cluster; `progress` is called with the completed fraction, 0..1."""
     with collecting_rarely():
         return _run_cluster(cluster, span_seconds, seed, progress)
 
 
-def _run_cluster(cluster: Cluster, span_seconds: float, seed: int, progress: Callable[[float], None]) -> Document:
+def _run_cluster(cluster: ClusterFile, span_seconds: float, seed: int, progress: Callable[[float], None]) -> Document:
     world = World(seed=seed)
     gateway = SimulatedGateway()
-    tally = Tally(START, capacity_of(cluster))
+    tally = SimulationTally(START, capacity_of(cluster))
     recorder = Recorder()
     world.watchers += [tally.add, recorder.add]
     world.add(gateway)
     _declare(cluster, gateway)
-    for service in SERVICES:
+    for service in SIMULATED_SERVICES:
         world.add(participant(service, gateway))
     world.run_until(START + SETTLE / 2)
     for shape in cluster.nodes:
@@ -85,7 +85,7 @@ def _run_cluster(cluster: Cluster, span_seconds: float, seed: int, progress: Cal
     return result_document(gateway, tally, recorder, world, span_seconds, seed)
 
 
-def _declare(cluster: Cluster, gateway: SimulatedGateway) -> None:
+def _declare(cluster: ClusterFile, gateway: SimulatedGateway) -> None:
     """The file's namespaces, then its objects and labelled nodes."""
     moment = START + timedelta(milliseconds=100)
     for namespace in sorted({workload.namespace for workload in cluster.workloads} - {"default"}):
@@ -99,7 +99,7 @@ def _declare(cluster: Cluster, gateway: SimulatedGateway) -> None:
             gateway.create(moment, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
 
 
-def capacity_of(cluster: Cluster) -> dict[str, int]:
+def capacity_of(cluster: ClusterFile) -> dict[str, int]:
     """The allocatable of all nodes, as placements count it."""
     return {
         "cpu": sum(shape.cpu_milli * shape.count for shape in cluster.nodes),
@@ -108,7 +108,7 @@ def capacity_of(cluster: Cluster) -> dict[str, int]:
 
 
 def result_document(
-    gateway: SimulatedGateway, tally: Tally, recorder: Recorder, world: World, span_seconds: float, seed: int
+    gateway: SimulatedGateway, tally: SimulationTally, recorder: Recorder, world: World, span_seconds: float, seed: int
 ) -> Document:
     """The result of a run; every mapping in a stated order."""
     nodes, pods = gateway.documents("nodes"), gateway.documents("pods")

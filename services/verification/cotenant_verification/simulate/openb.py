@@ -32,7 +32,7 @@ POD_COLUMNS = (
     "creation_time",
     "deletion_time",
 )
-GPU = "nvidia.com/gpu"
+NVIDIA_GPU = "nvidia.com/gpu"
 GPU_MODEL_LABEL = "node.koordinator.sh/gpu-model"
 GPU_CORE_PER_GPU = 100
 NAMESPACE = "openb"
@@ -78,18 +78,18 @@ class TracePod:
 
 
 @dataclass(frozen=True)
-class Trace:
+class OpenbTrace:
     """Nodes by name, and pods by the moment they come, then by name."""
 
     nodes: tuple[TraceNode, ...]
     pods: tuple[TracePod, ...]
 
 
-def read_trace(folder: Path) -> Trace:
+def read_trace(folder: Path) -> OpenbTrace:
     """The trace in a folder. Raises TraceError."""
     nodes = sorted((_node(row) for row in _rows(folder / NODE_FILE, NODE_COLUMNS)), key=lambda node: node.name)
     pods = sorted((_pod(row) for row in _rows(folder / POD_FILE, POD_COLUMNS)), key=lambda pod: (pod.created, pod.name))
-    return Trace(tuple(nodes), tuple(pods))
+    return OpenbTrace(tuple(nodes), tuple(pods))
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _pod(row: _Row) -> TracePod:
 
 def offered_gpus(gpus: int) -> dict[str, int]:
     """The allocatable of a node with this many GPUs, as its Device object sums it."""
-    return {GPU: gpus, **dict.fromkeys((GPU_CORE, GPU_MEMORY_RATIO, GPU_SHARED), gpus * GPU_CORE_PER_GPU)}
+    return {NVIDIA_GPU: gpus, **dict.fromkeys((GPU_CORE, GPU_MEMORY_RATIO, GPU_SHARED), gpus * GPU_CORE_PER_GPU)}
 
 
 def asked_gpus(core: int) -> Document:
@@ -167,7 +167,7 @@ def pod_document(pod: TracePod) -> Document:
     if pod.gpus:
         amounts |= asked_gpus(pod.gpu_core)
         if pod.gpu_milli >= 1000 or pod.gpus > 1:
-            amounts[GPU] = str(pod.gpus)
+            amounts[NVIDIA_GPU] = str(pod.gpus)
     spec: Document = {
         "priorityClassName": QOS_PRIORITY[pod.qos],
         "containers": [{"name": "main", "image": "trace", "resources": {"requests": dict(amounts), "limits": dict(amounts)}}],

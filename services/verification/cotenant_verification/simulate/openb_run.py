@@ -22,13 +22,13 @@ from cotenant_verification.simulate.openb import (
     GPU_MODEL_LABEL,
     MAX_PODS_PER_NODE,
     NAMESPACE,
-    Trace,
+    OpenbTrace,
     TraceNode,
     offered_gpus,
     pod_document,
 )
 from cotenant_verification.simulate.participants import participant
-from cotenant_verification.simulate.tally import Tally
+from cotenant_verification.simulate.tally import SimulationTally
 from cotenant_verification.simulate.trace_nodes import TraceNodes
 
 SERVICES = ("quota-tree", "scheduler")
@@ -42,7 +42,7 @@ MIB = 1024 * 1024
 class TraceResult:
     """The result of a trace."""
 
-    tally: Tally
+    tally: SimulationTally
     nodes: int
     pods: int
     refused: int
@@ -52,13 +52,13 @@ class TraceResult:
     wall_seconds: float
 
 
-def run_trace(trace: Trace, progress: Callable[[float], None], seed: int = 0) -> TraceResult:
+def run_trace(trace: OpenbTrace, progress: Callable[[float], None], seed: int = 0) -> TraceResult:
     """Run a trace to its end; `progress` is called with the completed fraction, 0..1, SLICES times."""
     began_wall = time.monotonic()
     world = World(seed=seed)
     gateway = SimulatedGateway(budgets=False)
     begin = START + SETTLE
-    tally = Tally(begin, capacity_of(trace))
+    tally = SimulationTally(begin, capacity_of(trace))
     world.watchers.append(tally.add)
     world.add(gateway)
     world.add(TraceNodes([executor_status(node) for node in trace.nodes]))
@@ -87,7 +87,7 @@ def run_trace(trace: Trace, progress: Callable[[float], None], seed: int = 0) ->
     )
 
 
-def capacity_of(trace: Trace) -> dict[str, int]:
+def capacity_of(trace: OpenbTrace) -> dict[str, int]:
     """The allocatable of all nodes, as placements count it: cpu in thousandths, memory in bytes."""
     return {
         "cpu": sum(node.cpu_milli for node in trace.nodes),

@@ -19,7 +19,7 @@ MAX_POINTS = 200_000
 
 
 @dataclass
-class Tally:
+class SimulationTally:
     """Counts from `began` on, over `capacity` (resource name to amount, as in placements)."""
 
     began: datetime

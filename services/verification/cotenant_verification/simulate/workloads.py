@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from random import Random
 
 from cotenant_console.api.client import Document
-from cotenant_console.durations import parse_duration
-from cotenant_verification.simulate.cluster_file import Cluster, NodeShape, Workload
+from cotenant_console.durations import parse_duration_seconds
+from cotenant_verification.simulate.cluster_file import ClusterFile, NodeShape, Workload
 
 USAGE = "cotenant.io/simulated-usage"
 DURATION = "cotenant.io/simulated-duration"
@@ -23,7 +23,7 @@ def node_names(shape: NodeShape) -> list[str]:
     return [f"{shape.name}-{index}" for index in range(shape.count)]
 
 
-def arrivals(cluster: Cluster, seed: int, span_seconds: float) -> Iterator[tuple[float, Document]]:
+def arrivals(cluster: ClusterFile, seed: int, span_seconds: float) -> Iterator[tuple[float, Document]]:
     """Seconds since the start and the pod that comes then, workload by workload."""
     for workload in cluster.workloads:
         if workload.arrivals is None:
@@ -37,8 +37,8 @@ def _jobs(workload: Workload, seed: int, span_seconds: float) -> Iterator[tuple[
     given = workload.arrivals
     assert given is not None
     chance = Random(f"{seed}/{workload.namespace}/{workload.name}")
-    rate = 1.0 / parse_duration(given.every)
-    shortest, longest = parse_duration(given.lasts_from), parse_duration(given.lasts_to)
+    rate = 1.0 / parse_duration_seconds(given.every)
+    shortest, longest = parse_duration_seconds(given.lasts_from), parse_duration_seconds(given.lasts_to)
     at = 0.0
     for index in range(given.at_most):
         at += chance.expovariate(rate)
@@ -82,5 +82,5 @@ def usage_text(workload: Workload) -> str:
     if workload.uses_memory:
         parts.append(f"memory={workload.uses_memory}")
     if workload.load is not None:
-        parts.append(f"period={round(parse_duration(workload.load.day))}s")
+        parts.append(f"period={round(parse_duration_seconds(workload.load.day))}s")
     return ",".join(parts)

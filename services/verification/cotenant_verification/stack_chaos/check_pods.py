@@ -14,7 +14,7 @@ from cotenant.events.migrations import EvictionOutcome
 from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant_verification.stack_chaos.records import Violation
+from cotenant_verification.stack_chaos.records import BrokenPromise
 
 TWICE = "no pod runs on two nodes"
 BUDGET = "evictions stay within their budget"
@@ -42,12 +42,12 @@ class _Room(msgspec.Struct):
     running: set[str] = set()
 
 
-def check_pods(events: Sequence[Event], label: str, budgets: Mapping[str, int]) -> list[Violation]:
+def check_pods(events: Sequence[Event], label: str, budgets: Mapping[str, int]) -> list[BrokenPromise]:
     """Compare placements, runs and evictions with one another. `budgets`: pods that must stay, by the label's value."""
     return list(_check(events, label, budgets))
 
 
-def _check(events: Sequence[Event], label: str, budgets: Mapping[str, int]) -> Iterator[Violation]:
+def _check(events: Sequence[Event], label: str, budgets: Mapping[str, int]) -> Iterator[BrokenPromise]:
     pods: dict[str, _Room] = {}
     uids: dict[str, str] = {}
     """uid by subject: a tombstone may not say it."""
@@ -60,7 +60,7 @@ def _check(events: Sequence[Event], label: str, budgets: Mapping[str, int]) -> I
                 continue
             pod.placed.add(data.node)
             if len(pod.placed) > 1:
-                yield Violation(TWICE, f"{event.ref} {data.namespace}/{data.name} is placed on {_all(pod.placed)}")
+                yield BrokenPromise(TWICE, f"{event.ref} {data.namespace}/{data.name} is placed on {_all(pod.placed)}")
         elif isinstance(data, RunStatus):
             pod = pods.setdefault(data.uid, _Room())
             if event.tombstone or data.phase.terminal:
@@ -68,7 +68,7 @@ def _check(events: Sequence[Event], label: str, budgets: Mapping[str, int]) -> I
             elif data.phase is RunPhase.RUNNING:
                 pod.running.add(data.node)
                 if len(pod.running) > 1:
-                    yield Violation(TWICE, f"{event.ref} {data.namespace}/{data.name} runs on {_all(pod.running)}")
+                    yield BrokenPromise(TWICE, f"{event.ref} {data.namespace}/{data.name} runs on {_all(pod.running)}")
         elif event.subject.startswith(PODS) and isinstance(data, ObjectStored):
             metadata = msgspec.json.decode(data.object, type=_Pod).metadata
             pod = pods.setdefault(metadata.uid, _Room())
@@ -86,14 +86,14 @@ def _check(events: Sequence[Event], label: str, budgets: Mapping[str, int]) -> I
 
 def _within(
     event: Event, outcome: EvictionOutcome, pods: Mapping[str, _Room], budgets: Mapping[str, int]
-) -> Iterator[Violation]:
+) -> Iterator[BrokenPromise]:
     """The pod itself is marked in the same batch, ahead of the outcome."""
     evicted = pods.get(outcome.uid)
     if evicted is None or evicted.group not in budgets or not evicted.running:
         return
     left = sum(1 for pod in pods.values() if pod.group == evicted.group and pod.running and not pod.ending)
     if left < budgets[evicted.group]:
-        yield Violation(
+        yield BrokenPromise(
             BUDGET,
             f"{event.ref} {outcome.namespace}/{outcome.name} was evicted; {left} pods of {evicted.group} are left, "
             f"{budgets[evicted.group]} must be",

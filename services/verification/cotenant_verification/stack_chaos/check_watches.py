@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from cotenant_verification.stack_chaos.records import Version, Violation, Watch, WatchedChange
+from cotenant_verification.stack_chaos.records import BrokenPromise, Version, WatchedChange, WatchRecord
 
 WHOLE = "a watch has no gap and repeats nothing"
 
 
-def check_watches(watches: Sequence[Watch], versions: Sequence[Version], missing: Collection[int] = ()) -> list[Violation]:
+def check_watches(
+    watches: Sequence[WatchRecord], versions: Sequence[Version], missing: Collection[int] = ()
+) -> list[BrokenPromise]:
     """Compare the watches with the log."""
     changes = list(_changes(versions))
     return [violation for watch in watches for violation in _check(watch, changes, missing)]
@@ -32,7 +34,7 @@ def _changes(versions: Sequence[Version]) -> Iterator[WatchedChange]:
         yield WatchedChange(word, version.name, version.sequence, version.value)
 
 
-def _check(watch: Watch, changes: Sequence[WatchedChange], missing: Collection[int]) -> Iterator[Violation]:
+def _check(watch: WatchRecord, changes: Sequence[WatchedChange], missing: Collection[int]) -> Iterator[BrokenPromise]:
     if any(watch.start < sequence <= watch.through for sequence in missing):
         return
     expected = [change for change in changes if watch.start < change.version <= watch.through]
@@ -45,10 +47,10 @@ def _check(watch: Watch, changes: Sequence[WatchedChange], missing: Collection[i
             continue
         else:
             received = "it ends before" if change is None else f"event {place + 1} is {_words(change)}; the log has"
-            yield Violation(WHOLE, f"{watch}: {received} {_words(should)}")
+            yield BrokenPromise(WHOLE, f"{watch}: {received} {_words(should)}")
             return
     if place < len(watch.changes):
-        yield Violation(WHOLE, f"{watch}: event {place + 1} is {_words(watch.changes[place])}; the log has nothing more")
+        yield BrokenPromise(WHOLE, f"{watch}: event {place + 1} is {_words(watch.changes[place])}; the log has nothing more")
 
 
 def _ends_after(change: WatchedChange, changes: Sequence[WatchedChange]) -> bool:

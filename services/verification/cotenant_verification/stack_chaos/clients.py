@@ -17,7 +17,7 @@ import aiohttp
 
 from cotenant_console.api.credentials import Credentials
 from cotenant_verification.http_sessions import http_session
-from cotenant_verification.stack_chaos.records import Action, History, Listing, Outcome, Seen, Write
+from cotenant_verification.stack_chaos.records import Action, History, Listing, ObservedObject, WriteOutcome, WriteRecord
 
 NAMESPACE = "chaos"
 OBJECTS = 12
@@ -82,7 +82,7 @@ class _Client:
         self._random = run.random(name)
         self._known = 0
         """The newest version that this client has seen."""
-        self._objects: dict[str, Seen] = {}
+        self._objects: dict[str, ObservedObject] = {}
         self._number = 0
 
     async def run(self) -> None:
@@ -138,7 +138,9 @@ class _Client:
         self._number += 1
         known = self._objects.get(name)
         value = f"{self._name}/{self._number}"
-        write = Write(client=self._name, gateway=gateway, action=Action.PATCH, name=name, value=value, started=self._run.now())
+        write = WriteRecord(
+            client=self._name, gateway=gateway, action=Action.PATCH, name=name, value=value, started=self._run.now()
+        )
         document: dict[str, Any] = {"metadata": {"name": name}, "data": {"value": value}}
         url, method, kind = f"{self._run.url(gateway)}/{name}", "PATCH", "application/merge-patch+json"
         if known is None or lot > 0.96:
@@ -159,28 +161,28 @@ class _Client:
         except NO_ANSWER as error:
             write.answer = f"{type(error).__name__}"
         write.ended = self._run.now()
-        if write.outcome is Outcome.OK:
+        if write.outcome is WriteOutcome.OK:
             self._run.progress.append(write.ended)
             self._known = max(self._known, write.version)
             if write.action is Action.DELETE:
                 self._objects.pop(name, None)
             else:
-                self._objects[name] = Seen(write.version, value)
-        elif write.outcome is Outcome.REFUSED:
+                self._objects[name] = ObservedObject(write.version, value)
+        elif write.outcome is WriteOutcome.REFUSED:
             self._objects.pop(name, None)
-        return write.outcome is not Outcome.UNKNOWN
+        return write.outcome is not WriteOutcome.UNKNOWN
 
-    def _record_answer(self, write: Write, status: int, body: dict[str, Any]) -> None:
+    def _record_answer(self, write: WriteRecord, status: int, body: dict[str, Any]) -> None:
         if status in (200, 201):
-            write.outcome = Outcome.OK
+            write.outcome = WriteOutcome.OK
             if write.action is Action.DELETE:
                 write.uid = body["details"]["uid"]
             else:
                 write.version = int(body["metadata"]["resourceVersion"])
             return
-        write.outcome = Outcome.REFUSED if 400 <= status < 500 else Outcome.UNKNOWN
+        write.outcome = WriteOutcome.REFUSED if 400 <= status < 500 else WriteOutcome.UNKNOWN
         write.answer = f"{status} {body.get('message', '')}"
 
 
-def _seen(item: dict[str, Any]) -> Seen:
-    return Seen(int(item["metadata"]["resourceVersion"]), item.get("data", {}).get("value", ""))
+def _seen(item: dict[str, Any]) -> ObservedObject:
+    return ObservedObject(int(item["metadata"]["resourceVersion"]), item.get("data", {}).get("value", ""))

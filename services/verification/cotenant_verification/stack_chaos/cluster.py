@@ -25,7 +25,7 @@ from cotenant_console.nats_access.roles import ADMINISTRATOR, SIMULATED_NODES
 from cotenant_console.pki.identity import GATEWAY_NAMES, prepared
 from cotenant_console.up.bootstrap import base_objects
 from cotenant_console.up.declared_streams import DeclaredStreams
-from cotenant_console.up.nats_server import LOOPBACK, Member, Secured, answers, free_port, nats_processes, nats_urls
+from cotenant_console.up.nats_server import LOOPBACK, Secured, ServerMember, answers, free_port, nats_processes, nats_urls
 from cotenant_console.up.services import DECIDING, environment, module_of
 from cotenant_console.up.stack import is_ready
 from cotenant_console.up.supervisor import ProcessSpec, Supervisor
@@ -35,7 +35,7 @@ SERVERS = ("nats-server-1", "nats-server-2", "nats-server-3")
 GATEWAYS = ("gateway-a", "gateway-b")
 EXECUTORS = {"executors-a": "node-1,node-2", "executors-b": "node-3,node-4"}
 DECIDERS = tuple(name for name in DECIDING if name != "yarn-copilot")
-SERVICES = (*GATEWAYS, *DECIDERS, *EXECUTORS)
+STACK_SERVICES = (*GATEWAYS, *DECIDERS, *EXECUTORS)
 SKEWED = (*GATEWAYS, *DECIDERS)
 READY_SECONDS = 180.0
 
@@ -44,7 +44,7 @@ class StackError(RuntimeError):
     """The stack did not start, or did not come back; the text says which part."""
 
 
-class Cluster:
+class ServerCluster:
     """Use `start`, then `stop`."""
 
     def __init__(self, folder: Path) -> None:
@@ -60,10 +60,12 @@ class Cluster:
         peers = {server: port() for server in SERVERS}
         self.between = {(one, other): Relay(port(), peers[other]) for one in SERVERS for other in SERVERS if one != other}
         """From a server to another."""
-        self.to_servers = {(service, server): Relay(port(), clients[server]) for service in SERVICES for server in SERVERS}
+        self.to_servers = {
+            (service, server): Relay(port(), clients[server]) for service in STACK_SERVICES for server in SERVERS
+        }
         nowhere = port()
         self.members = [
-            Member(
+            ServerMember(
                 server,
                 clients[server],
                 peers[server],
@@ -73,7 +75,7 @@ class Cluster:
             )
             for server in SERVERS
         ]
-        self.ports = {service: port() for service in SERVICES}
+        self.ports = {service: port() for service in STACK_SERVICES}
         self.nats_url = nats_urls([member.port for member in self.members])
         """Without relays: for observers."""
         self._specs: dict[str, ProcessSpec] = {}
@@ -102,7 +104,7 @@ class Cluster:
         streams = DeclaredStreams(self.nats_url, self.access, wanted)
         await streams.declare()
         await streams.close()
-        for service in SERVICES:
+        for service in STACK_SERVICES:
             self._specs[service] = self._service(service)
             self.supervisor.start(self._specs[service])
         await self.until_ready()
@@ -136,7 +138,7 @@ class Cluster:
 
     async def until_ready(self) -> None:
         """Wait until every service is ready. Raises StackError."""
-        for service in SERVICES:
+        for service in STACK_SERVICES:
             credentials = self.credentials if service in GATEWAYS else None
             await self._until(service, partial(_ready, credentials=credentials), self.ports[service])
 

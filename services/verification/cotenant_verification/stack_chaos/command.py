@@ -11,10 +11,10 @@ import statistics
 import click
 import msgspec
 
-from cotenant_console.durations import parse_duration
-from cotenant_verification.stack_chaos.cluster import SERVERS, SERVICES, SKEWED, StackError
+from cotenant_console.durations import parse_duration_seconds
+from cotenant_verification.stack_chaos.cluster import SERVERS, SKEWED, STACK_SERVICES, StackError
 from cotenant_verification.stack_chaos.faults import FAULT_FREE_SECONDS, LEADER, chosen_faults
-from cotenant_verification.stack_chaos.records import Fault, Outcome
+from cotenant_verification.stack_chaos.records import Fault, WriteOutcome
 from cotenant_verification.stack_chaos.run import run
 from cotenant_verification.stack_chaos.run_report import RunReport, gap_of
 
@@ -39,12 +39,12 @@ def _carry_out(seed: int, span: float, faults: list[Fault], clients: int, keep: 
 def chaos(seed: int, span: str, clients: int, keep: str, only_faults: bool, output: str | None) -> None:
     """Kill, pause, isolate and clock-skew servers and services of a real stack under load, and check what clients saw."""
     try:
-        seconds = parse_duration(span)
+        seconds = parse_duration_seconds(span)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     if seconds < 2 * FAULT_FREE_SECONDS:
         raise click.UsageError(f"--for {span}: a run takes {2 * FAULT_FREE_SECONDS:.0f}s at least")
-    faults = chosen_faults(seed, seconds, SERVERS, SERVICES, SKEWED)
+    faults = chosen_faults(seed, seconds, SERVERS, STACK_SERVICES, SKEWED)
     if only_faults:
         click.echo("\n".join(map(str, faults)))
         return
@@ -61,7 +61,7 @@ def leader_kills(times: int, seed: int) -> None:
     """Kill LOG's leader repeatedly under load; report how long writes were unavailable, and check the history."""
     faults = [Fault(at=10.0 + KILL_EVERY_SECONDS * number, seconds=0.1, kind="kill", target=LEADER) for number in range(times)]
     report = _carry_out(seed, faults[-1].at + FAULT_FREE_SECONDS, faults, KILL_CLIENTS, "")
-    progress = [write.ended for write in report.writes if write.outcome is Outcome.OK]
+    progress = [write.ended for write in report.writes if write.outcome is WriteOutcome.OK]
     gaps = [gap_of(progress, fault) for fault in report.faults]
     for fault, gap in zip(report.faults, gaps, strict=True):
         click.echo(f"{fault.target} killed at {fault.at:.1f} s: {gap:.2f} s without progress")

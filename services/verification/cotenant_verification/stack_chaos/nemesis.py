@@ -18,7 +18,7 @@ import msgspec
 from cotenant.log.contract import LOG
 from cotenant.log.nats.jetstream import API_ERRORS, BusError
 from cotenant.log.nats.log import NatsLog
-from cotenant_verification.stack_chaos.cluster import SERVERS, Cluster
+from cotenant_verification.stack_chaos.cluster import SERVERS, ServerCluster
 from cotenant_verification.stack_chaos.faults import ALL, LEADER, MAJORITY, SKEW_SECONDS
 from cotenant_verification.stack_chaos.records import Fault
 
@@ -28,7 +28,7 @@ KILL_AGAIN_SECONDS = 0.2
 class Nemesis:
     """One run's faults."""
 
-    def __init__(self, cluster: Cluster, observer: NatsLog, began: float, say: Callable[[str], None]) -> None:
+    def __init__(self, cluster: ServerCluster, observer: NatsLog, began: float, say: Callable[[str], None]) -> None:
         self._cluster = cluster
         self._observer = observer
         self._began = began

@@ -25,7 +25,7 @@ EVICTED_TOGETHER = 4
 """More evictions than a budget allows, requested from both gateways at once."""
 
 
-class Pods:
+class PodClients:
     """The load of one run."""
 
     def __init__(self, urls: dict[str, str], credentials: Credentials, seed: int) -> None:

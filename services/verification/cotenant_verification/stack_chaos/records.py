@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 
-class Outcome(StrEnum):
+class WriteOutcome(StrEnum):
     """ok: answered well; refused: answered that it was not done; unknown: no answer, or one that says that the outcome is
     unknown."""
 
@@ -31,7 +31,7 @@ class Action(StrEnum):
     DELETE = "delete"
 
 
-class Write(msgspec.Struct, kw_only=True):
+class WriteRecord(msgspec.Struct, kw_only=True):
     """One write of one object. `value` is unique in a run."""
 
     client: str
@@ -43,7 +43,7 @@ class Write(msgspec.Struct, kw_only=True):
     """The version that it was conditional on; 0: none."""
     started: float
     ended: float = 0.0
-    outcome: Outcome = Outcome.UNKNOWN
+    outcome: WriteOutcome = WriteOutcome.UNKNOWN
     version: int = 0
     """As acknowledged; 0 for a deletion, whose answer has none."""
     uid: str = ""
@@ -60,7 +60,7 @@ class Write(msgspec.Struct, kw_only=True):
         )
 
 
-class Seen(msgspec.Struct, frozen=True):
+class ObservedObject(msgspec.Struct, frozen=True):
     """One object as it was shown."""
 
     version: int
@@ -78,7 +78,7 @@ class Listing(msgspec.Struct, kw_only=True):
     started: float
     ended: float
     version: int
-    objects: dict[str, Seen]
+    objects: dict[str, ObservedObject]
 
     def __str__(self) -> str:
         return f"{self.client} listed {self.name or 'all'} at {self.gateway}, {self.started:.2f}-{self.ended:.2f} s"
@@ -93,7 +93,7 @@ class WatchedChange(msgspec.Struct, frozen=True):
     value: str
 
 
-class Watch(msgspec.Struct, kw_only=True):
+class WatchRecord(msgspec.Struct, kw_only=True):
     """One watch: everything behind `start` up to `through`."""
 
     gateway: str
@@ -132,12 +132,12 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 class History(msgspec.Struct):
     """The clients' observations."""
 
-    writes: list[Write] = []
+    writes: list[WriteRecord] = []
     listings: list[Listing] = []
-    watches: list[Watch] = []
+    watches: list[WatchRecord] = []
 
 
-class Violation(msgspec.Struct, frozen=True):
+class BrokenPromise(msgspec.Struct, frozen=True):
     """A promise that was broken: which, and by what."""
 
     promise: str
@@ -147,7 +147,7 @@ class Violation(msgspec.Struct, frozen=True):
         return f"{self.promise}: {self.text}"
 
 
-Operation = TypeVar("Operation", Write, Listing)
+Operation = TypeVar("Operation", WriteRecord, Listing)
 
 
 def with_newest_before(operations: Sequence[Operation]) -> Iterator[tuple[Operation, Operation | None]]:

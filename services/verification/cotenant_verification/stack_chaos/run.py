@@ -26,10 +26,10 @@ from cotenant_verification.stack_chaos.check_reads import check_reads
 from cotenant_verification.stack_chaos.check_watches import check_watches
 from cotenant_verification.stack_chaos.check_writes import check_writes
 from cotenant_verification.stack_chaos.clients import Registers
-from cotenant_verification.stack_chaos.cluster import Cluster
+from cotenant_verification.stack_chaos.cluster import ServerCluster
 from cotenant_verification.stack_chaos.nemesis import Nemesis
-from cotenant_verification.stack_chaos.pods import BUDGETS, LABEL, Pods
-from cotenant_verification.stack_chaos.records import Fault, Violation
+from cotenant_verification.stack_chaos.pods import BUDGETS, LABEL, PodClients
+from cotenant_verification.stack_chaos.records import BrokenPromise, Fault
 from cotenant_verification.stack_chaos.run_report import RunReport, longest_gaps
 from cotenant_verification.stack_chaos.truth import Observer, Truth, find_truth
 from cotenant_verification.stack_chaos.watchers import Watcher
@@ -43,7 +43,7 @@ async def run(
 ) -> RunReport:
     """Carry out one run. `keep`: a folder that stays."""
     folder = Path(keep or tempfile.mkdtemp(prefix="cotenant-chaos-"))
-    cluster = Cluster(folder)
+    cluster = ServerCluster(folder)
     try:
         await cluster.start()
         report = await _under_faults(cluster, seed, span, faults, say, clients)
@@ -57,7 +57,7 @@ async def run(
 
 
 async def _under_faults(
-    cluster: Cluster, seed: int, span: float, faults: Sequence[Fault], say: Callable[[str], None], clients: int
+    cluster: ServerCluster, seed: int, span: float, faults: Sequence[Fault], say: Callable[[str], None], clients: int
 ) -> RunReport:
     began = time.monotonic()
     log = await connect(cluster.nats_url, "chaos", cluster.access)
@@ -65,7 +65,7 @@ async def _under_faults(
     observers = [await connect(url, "chaos", cluster.access) for url in urls]
     observer = Observer(observers)
     gateways, credentials = cluster.gateway_urls, cluster.credentials
-    registers, pods = Registers(gateways, credentials, seed, began), Pods(gateways, credentials, seed)
+    registers, pods = Registers(gateways, credentials, seed, began), PodClients(gateways, credentials, seed)
     nemesis = Nemesis(cluster, log, began, say)
     stop = asyncio.Event()
     looking = asyncio.ensure_future(observer.run())
@@ -130,7 +130,7 @@ async def _running(*parts: object, stop: asyncio.Event) -> AsyncIterator[None]:
             await asyncio.gather(*tasks)
 
 
-def _recomputed(truth: Truth) -> tuple[int, list[Violation]]:
+def _recomputed(truth: Truth) -> tuple[int, list[BrokenPromise]]:
     report = verify(
         truth.events, definitions(RECOMPUTED), complete_from_start=bool(truth.events) and truth.events[0].sequence == 1
     )
@@ -138,4 +138,4 @@ def _recomputed(truth: Truth) -> tuple[int, list[Violation]]:
         return report.verified, []
     first = report.first_difference
     text = f"{report.differing} of {report.verified} commits differ; the first: {first}"
-    return report.verified, [Violation(RECOMPUTED_RIGHT, text[:2000])]
+    return report.verified, [BrokenPromise(RECOMPUTED_RIGHT, text[:2000])]

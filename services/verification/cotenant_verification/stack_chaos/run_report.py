@@ -11,14 +11,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cotenant_verification.stack_chaos.records import Fault, Outcome, Violation, Write
+from cotenant_verification.stack_chaos.records import BrokenPromise, Fault, WriteOutcome, WriteRecord
 
 SHOWN = 20
 AFTER_SECONDS = 30.0
 """A gap that begins within a fault, or this soon after it, is attributed to it."""
 
 
-class Gap(msgspec.Struct, frozen=True):
+class Outage(msgspec.Struct, frozen=True):
     """A period without acknowledged writes, and the fault that caused it."""
 
     at: float
@@ -32,7 +32,7 @@ class RunReport(msgspec.Struct, kw_only=True):
     seed: int
     seconds: float
     faults: list[Fault]
-    writes: list[Write]
+    writes: list[WriteRecord]
     listings: int
     watches: int
     changes: int
@@ -41,10 +41,10 @@ class RunReport(msgspec.Struct, kw_only=True):
     missing: list[int]
     """Messages of LOG that could not be read before they were replaced."""
     commits: int
-    gaps: list[Gap]
+    gaps: list[Outage]
     crashes: list[str]
     load_average: tuple[float, float, float]
-    violations: list[Violation]
+    violations: list[BrokenPromise]
     folder: str = ""
 
     def lines(self) -> list[str]:
@@ -52,8 +52,8 @@ class RunReport(msgspec.Struct, kw_only=True):
         outcomes = Counter(write.outcome for write in self.writes)
         lines = [
             f"seed {self.seed}, {self.seconds:.0f} s, {len(self.faults)} faults, load average {self.load_average[0]:.1f}",
-            f"{len(self.writes)} writes: {outcomes[Outcome.OK]} acknowledged, {outcomes[Outcome.REFUSED]} refused, "
-            f"{outcomes[Outcome.UNKNOWN]} unknown; {self.listings} listings; "
+            f"{len(self.writes)} writes: {outcomes[WriteOutcome.OK]} acknowledged, {outcomes[WriteOutcome.REFUSED]} refused, "
+            f"{outcomes[WriteOutcome.UNKNOWN]} unknown; {self.listings} listings; "
             f"{self.watches} watches with {self.changes} changes",
             f"evictions: {', '.join(f'{count} {word}' for word, count in self.evictions.items())}",
             f"LOG has {self.log_messages} messages ({len(self.missing)} were replaced unread); "
@@ -71,14 +71,14 @@ class RunReport(msgspec.Struct, kw_only=True):
         return lines
 
 
-def longest_gaps(progress: Sequence[float], faults: Sequence[Fault]) -> list[Gap]:
+def longest_gaps(progress: Sequence[float], faults: Sequence[Fault]) -> list[Outage]:
     """The times without an acknowledged write, the longest first."""
     times = sorted(progress)
     found = []
     for before, after in itertools.pairwise(times):
         near = [fault for fault in faults if fault.at < after and before < fault.at + fault.seconds + AFTER_SECONDS]
         named = max(near, key=lambda fault: fault.at, default=None)
-        found.append(Gap(before, after - before, f"{named.kind} {named.target}" if named is not None else "no fault"))
+        found.append(Outage(before, after - before, f"{named.kind} {named.target}" if named is not None else "no fault"))
     return sorted(found, key=lambda gap: -gap.seconds)
 
 

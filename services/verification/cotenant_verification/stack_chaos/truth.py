@@ -17,10 +17,10 @@ from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.log.contract import HISTORY, LOG, Behind
 from cotenant.log.nats.jetstream import API_ERRORS, BusError
 from cotenant.log.nats.log import NatsLog, connect, read_all
-from cotenant.log.nats.snapshot import Snapshot
+from cotenant.log.nats.snapshot import StreamSnapshot
 from cotenant_console.recorded import history
 from cotenant_verification.stack_chaos.clients import NAMESPACE
-from cotenant_verification.stack_chaos.records import Version, Violation
+from cotenant_verification.stack_chaos.records import BrokenPromise, Version
 
 ONE_LOG = "all readers and replicas have the same log"
 SUBJECTS = f"objects.core.configmaps.{NAMESPACE}."
@@ -49,7 +49,7 @@ class Truth(msgspec.Struct):
     versions: list[Version]
     missing: set[int]
     end: int
-    violations: list[Violation]
+    violations: list[BrokenPromise]
 
 
 class Observer:
@@ -58,7 +58,7 @@ class Observer:
 
     def __init__(self, logs: Sequence[NatsLog]) -> None:
         self.events: dict[int, Event] = {}
-        self.violations: list[Violation] = []
+        self.violations: list[BrokenPromise] = []
         self._logs = logs
 
     async def run(self) -> None:
@@ -91,8 +91,8 @@ class Observer:
             self.violations.append(_contradiction(before, event, "one observer read both"))
 
 
-def _contradiction(one: Event, other: Event, how: str) -> Violation:
-    return Violation(ONE_LOG, f"{one.ref} is {one.id} on {one.subject} and {other.id} on {other.subject}: {how}")
+def _contradiction(one: Event, other: Event, how: str) -> BrokenPromise:
+    return BrokenPromise(ONE_LOG, f"{one.ref} is {one.id} on {one.subject} and {other.id} on {other.subject}: {how}")
 
 
 async def find_truth(observer: Observer, log: NatsLog, urls: Sequence[str]) -> Truth:
@@ -127,7 +127,7 @@ async def _copied(log: NatsLog, end: int) -> None:
         await asyncio.sleep(0.1)
 
 
-async def _replicas(observing: NatsLog, urls: Sequence[str], events: Sequence[Event], end: int) -> list[Violation]:
+async def _replicas(observing: NatsLog, urls: Sequence[str], events: Sequence[Event], end: int) -> list[BrokenPromise]:
     """Each server shows the last message of each subject as it is: a direct get is answered by the replica of the server that
     is asked."""
     last: dict[str, Event] = {}
@@ -139,7 +139,7 @@ async def _replicas(observing: NatsLog, urls: Sequence[str], events: Sequence[Ev
         shown: dict[str, int] = {}
         try:
             async with asyncio.timeout(ANSWERED_SECONDS):
-                snapshot = Snapshot(log.client, LOG, (">",))
+                snapshot = StreamSnapshot(log.client, LOG, (">",))
                 await snapshot.begin()
                 while messages := await snapshot.take(1000):
                     shown |= {subject.decode(): sequence for subject, sequence, _, _ in messages}
@@ -149,14 +149,16 @@ async def _replicas(observing: NatsLog, urls: Sequence[str], events: Sequence[Ev
             expected = last.get(subject)
             if sequence <= end and (expected is None or expected.sequence != sequence):
                 should = "nothing" if expected is None else expected.ref
-                violations.append(Violation(ONE_LOG, f"the replica at {url} ends {subject} with LOG:{sequence}, not {should}"))
+                violations.append(
+                    BrokenPromise(ONE_LOG, f"the replica at {url} ends {subject} with LOG:{sequence}, not {should}")
+                )
         for subject, event in last.items():
             # A message with a time to live may have expired, and one replaced during the load comes after it.
             if subject in shown or event.tombstone or event.ttl_seconds:
                 continue
             head = await observing.head(subject)
             if head is not None and head.sequence == event.sequence:
-                violations.append(Violation(ONE_LOG, f"the replica at {url} lacks {subject}, {event.ref} {event.id}"))
+                violations.append(BrokenPromise(ONE_LOG, f"the replica at {url} lacks {subject}, {event.ref} {event.id}"))
     return violations
 
 

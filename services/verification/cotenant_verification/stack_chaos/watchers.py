@@ -13,7 +13,7 @@ import msgspec
 
 from cotenant_verification.http_sessions import http_session
 from cotenant_verification.stack_chaos.clients import NO_ANSWER, Registers
-from cotenant_verification.stack_chaos.records import Watch, WatchedChange
+from cotenant_verification.stack_chaos.records import WatchedChange, WatchRecord
 
 WATCH_SECONDS = 20
 SILENT_SECONDS = 30.0
@@ -53,7 +53,9 @@ class Watcher:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(WATCH_SECONDS),
         }
-        seen = Watch(gateway=self._gateway, started=self._run.now(), start=self._version, through=self._version, changes=[])
+        seen = WatchRecord(
+            gateway=self._gateway, started=self._run.now(), start=self._version, through=self._version, changes=[]
+        )
         async with session.get(self._run.url(self._gateway), params=query) as answer:
             if answer.status == 410:
                 self._version = 0

@@ -29,11 +29,11 @@ from cotenant_verification.workload.pods import pods
 from cotenant_verification.workload.profiles import profiles
 from cotenant_verification.workload.quotas import quotas
 from cotenant_verification.workload.reservations import reservations
-from cotenant_verification.workload.schedule import Entry, Header
+from cotenant_verification.workload.schedule import Header, ScheduleEntry
 from cotenant_verification.workload.yarn import yarn
 
 
-def workload(header: Header) -> list[Entry]:
+def workload(header: Header) -> list[ScheduleEntry]:
     """All actions of users and machines in a run."""
     nodes, capacity = machines(header)
     parts = (

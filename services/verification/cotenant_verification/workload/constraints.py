@@ -11,7 +11,7 @@ from random import Random
 
 from cotenant_verification.workload.machines import ZONES
 from cotenant_verification.workload.pod_constraints import TEAMS
-from cotenant_verification.workload.schedule import SETTLE_MS, Entry, Header
+from cotenant_verification.workload.schedule import SETTLE_MS, Header, ScheduleEntry
 
 Args = dict[str, int | str]
 
@@ -25,7 +25,7 @@ CLASSES = {"vital": (9_900, "PreemptLowerPriority"), "modest": (9_100, "PreemptL
 WHERE = ("own", "listed", "selected")
 
 
-def constraints(header: Header, capacity: int) -> list[Entry]:
+def constraints(header: Header, capacity: int) -> list[ScheduleEntry]:
     """Return the entries."""
     chance = Random(f"constraints/{header.seed}")
     entries = [_tier(NAMESPACES_MS, team, chance.choice(TIERS)) for team in TEAMS]
@@ -41,13 +41,13 @@ def constraints(header: Header, capacity: int) -> list[Entry]:
     return entries
 
 
-def _tier(at_ms: int, team: str, tier: str) -> Entry:
-    return Entry(at_ms=at_ms, kind="namespace", target=team, args={"tier": tier})
+def _tier(at_ms: int, team: str, tier: str) -> ScheduleEntry:
+    return ScheduleEntry(at_ms=at_ms, kind="namespace", target=team, args={"tier": tier})
 
 
-def _application(chance: Random, header: Header, kind: str, app: str) -> list[Entry]:
+def _application(chance: Random, header: Header, kind: str, app: str) -> list[ScheduleEntry]:
     """Some pods of one kind; a few come and go all the time, and some of each are in another namespace."""
-    entries: list[Entry] = []
+    entries: list[ScheduleEntry] = []
     home = chance.choice(("default", *TEAMS))
     topology, where = chance.choice(("host", "zone")), chance.choice(WHERE)
     for index in range(3 + header.span_ms // CHANGE_EVERY_MS):
@@ -58,17 +58,17 @@ def _application(chance: Random, header: Header, kind: str, app: str) -> list[En
             args["lasts"] = chance.choice((20, 60, 180))
         args |= _term(chance, kind, app, topology, where)
         name = f"{namespace}/{app}-{index}"
-        entries.append(Entry(at_ms=born, kind="create-pod", target=name, args=args))
+        entries.append(ScheduleEntry(at_ms=born, kind="create-pod", target=name, args=args))
         if kind == "gated" and chance.random() < 0.7:
             opened = min(born + chance.choice((0, 1_000, 40_000)), header.span_ms - 1)
-            entries.append(Entry(at_ms=opened, kind="open-gate", target=name))
+            entries.append(ScheduleEntry(at_ms=opened, kind="open-gate", target=name))
         if chance.random() < 0.3:
             gone = chance.randrange(born, header.span_ms)
-            entries.append(Entry(at_ms=gone, kind="delete-pod", target=name, args={"grace": chance.choice((-1, 0))}))
+            entries.append(ScheduleEntry(at_ms=gone, kind="delete-pod", target=name, args={"grace": chance.choice((-1, 0))}))
         elif chance.random() < 0.3:
             move: Args = {"pod": name, "ttl": 300, "paused": 0}
             at_ms = chance.randrange(born, header.span_ms)
-            entries.append(Entry(at_ms=at_ms, kind="create-move", target=f"move-{app}-{index}", args=move))
+            entries.append(ScheduleEntry(at_ms=at_ms, kind="create-move", target=f"move-{app}-{index}", args=move))
     return entries
 
 
@@ -98,14 +98,14 @@ def _term(chance: Random, kind: str, app: str, topology: str, where: str) -> Arg
             return {"gated": 1}
 
 
-def _contest(chance: Random, header: Header, capacity: int) -> list[Entry]:
+def _contest(chance: Random, header: Header, capacity: int) -> list[ScheduleEntry]:
     """Low-priority pods fill the machines, with a budget; high-priority ones preempt them, and non-preempting ones wait."""
     entries = [
-        Entry(at_ms=PRIORITIES_MS + index, kind="priority-class", target=name, args={"value": value, "policy": policy})
+        ScheduleEntry(at_ms=PRIORITIES_MS + index, kind="priority-class", target=name, args={"value": value, "policy": policy})
         for index, (name, (value, policy)) in enumerate(CLASSES.items())
     ]
     budget: Args = {"min_available": chance.choice((0, 1, 2)), "app": "modest"}
-    entries.append(Entry(at_ms=NAMESPACES_MS + 700, kind="create-budget", target=f"{TEAMS[0]}/modest", args=budget))
+    entries.append(ScheduleEntry(at_ms=NAMESPACES_MS + 700, kind="create-budget", target=f"{TEAMS[0]}/modest", args=budget))
     each = 1_000
     begin = chance.randrange(SETTLE_MS, header.span_ms // 2)
     for index in range(min(capacity * 6 // 10 // each, 40)):
@@ -113,7 +113,9 @@ def _contest(chance: Random, header: Header, capacity: int) -> list[Entry]:
         args |= {"use_low": 20, "use_high": 60, "period": 300}
         if chance.random() < 0.5:
             args["lasts"] = chance.choice((60, 180, 600))
-        entries.append(Entry(at_ms=begin + 20 * index, kind="create-pod", target=f"{TEAMS[0]}/modest-{index}", args=args))
+        entries.append(
+            ScheduleEntry(at_ms=begin + 20 * index, kind="create-pod", target=f"{TEAMS[0]}/modest-{index}", args=args)
+        )
     for index in range(4):
         args = {"class": "ls", "app": "vital", "cpu": chance.choice((1_000, 2_000, 3_000)), "memory_mib": 64}
         args["priority"] = "patient" if chance.random() < 0.3 else "vital"
@@ -122,11 +124,11 @@ def _contest(chance: Random, header: Header, capacity: int) -> list[Entry]:
         if chance.random() < 0.5:
             args["lasts"] = chance.choice((20, 180))
         at_ms = chance.randrange(begin, header.span_ms)
-        entries.append(Entry(at_ms=at_ms, kind="create-pod", target=f"{TEAMS[1]}/vital-{index}", args=args))
+        entries.append(ScheduleEntry(at_ms=at_ms, kind="create-pod", target=f"{TEAMS[1]}/vital-{index}", args=args))
     return entries
 
 
-def _change(chance: Random, header: Header, kinds: list[str]) -> list[Entry]:
+def _change(chance: Random, header: Header, kinds: list[str]) -> list[ScheduleEntry]:
     """Something around the pods changes; nodes are rarely cordoned permanently."""
     at_ms = chance.randrange(SETTLE_MS, header.span_ms)
     node = f"n{chance.randrange(header.nodes)}"
@@ -148,15 +150,15 @@ def _change(chance: Random, header: Header, kinds: list[str]) -> list[Entry]:
             return _for_a_while(header, "relabel", node, (at_ms, {"zone": zone}), (over_ms, {"zone": ""}))
 
 
-def _end(chance: Random, header: Header) -> list[Entry]:
+def _end(chance: Random, header: Header) -> list[ScheduleEntry]:
     """A team's namespace is deleted and declared again, while it is still ending or later."""
     team, at_ms = chance.choice(TEAMS), chance.randrange(header.span_ms // 2, header.span_ms)
-    entries = [Entry(at_ms=at_ms, kind="end-namespace", target=team)]
+    entries = [ScheduleEntry(at_ms=at_ms, kind="end-namespace", target=team)]
     for again_ms in (at_ms + chance.choice((10, 2_000)), at_ms + chance.choice((20_000, 60_000))):
         if again_ms < header.span_ms:
             entries.append(_tier(again_ms, team, chance.choice(TIERS)))
     return entries
 
 
-def _for_a_while(header: Header, kind: str, node: str, begin: tuple[int, Args], end: tuple[int, Args]) -> list[Entry]:
-    return [Entry(at_ms=at, kind=kind, target=node, args=args) for at, args in (begin, end) if at < header.span_ms]
+def _for_a_while(header: Header, kind: str, node: str, begin: tuple[int, Args], end: tuple[int, Args]) -> list[ScheduleEntry]:
+    return [ScheduleEntry(at_ms=at, kind=kind, target=node, args=args) for at, args in (begin, end) if at < header.span_ms]

@@ -36,9 +36,9 @@ from random import Random
 from cotenant.log.contract import DEDUPLICATION_SECONDS
 from cotenant_console.up.services import DECIDING
 from cotenant_verification.workload.machines import node_shape
-from cotenant_verification.workload.schedule import SETTLE_MS, Entry, Header
+from cotenant_verification.workload.schedule import SETTLE_MS, Header, ScheduleEntry
 
-SERVICES = tuple(service for service in DECIDING if service != "yarn-copilot")
+RESTARTED_SERVICES = tuple(service for service in DECIDING if service != "yarn-copilot")
 REPLICATED = ("metrics-ingest", "batch-resource-calculator", "quota-tree", "scheduler", "descheduler-arbiter")
 GATEWAYS = ("gateway-a", "gateway-b")
 COPILOT = "yarn-copilot/a"
@@ -81,11 +81,13 @@ def replica_names(header: Header) -> list[str]:
     """The services' replicas as participants are named."""
     letters = "ab"[: header.replicas]
     return [
-        f"{service}/{letter}" for service in SERVICES for letter in (letters if service in REPLICATED else letters[:1])
+        f"{service}/{letter}"
+        for service in RESTARTED_SERVICES
+        for letter in (letters if service in REPLICATED else letters[:1])
     ]
 
 
-def faults(header: Header) -> list[Entry]:
+def faults(header: Header) -> list[ScheduleEntry]:
     """All faults of a run."""
     chance = Random(f"faults/{header.seed}")
     services = replica_names(header)
@@ -97,7 +99,7 @@ def faults(header: Header) -> list[Entry]:
     return [*switches(header), *made]
 
 
-def switches(header: Header) -> list[Entry]:
+def switches(header: Header) -> list[ScheduleEntry]:
     """In every third run of ten minutes and more, most or all machines are lost at once: for so long that pods are evicted, or
     not. In half of these all stand in one zone, which is then in partial disruption.
     """
@@ -107,17 +109,17 @@ def switches(header: Header) -> list[Entry]:
     entries = []
     if chance.random() < 0.5:
         args: dict[str, int | str] = {"zone": "zone-0"}
-        entries += [Entry(at_ms=2_500, kind="relabel", target=f"n{index}", args=args) for index in range(header.nodes)]
+        entries += [ScheduleEntry(at_ms=2_500, kind="relabel", target=f"n{index}", args=args) for index in range(header.nodes)]
     for hour in range(1 + header.span_ms // 3_600_000):
         at_ms = 3_600_000 * hour + chance.randrange(SETTLE_MS, 60_000)
         lost = header.nodes - chance.choice((0, 1, 1, 2))
         # A node is silent after 3 minutes; its pods go 5 minutes after that, and 10 s later those of the next.
         cut_ms = chance.choice((60_000, 240_000, 495_000, 530_000))
-        entries.append(Entry(at_ms=at_ms, kind="switch", fault=True, args={"nodes": max(lost, 1), "for_ms": cut_ms}))
+        entries.append(ScheduleEntry(at_ms=at_ms, kind="switch", fault=True, args={"nodes": max(lost, 1), "for_ms": cut_ms}))
     return entries
 
 
-def _fault(chance: Random, kind: str, at_ms: int, services: list[str], nodes: list[str]) -> Entry:
+def _fault(chance: Random, kind: str, at_ms: int, services: list[str], nodes: list[str]) -> ScheduleEntry:
     service, node = chance.choice(services), chance.choice(nodes)
     anyone = chance.choice((service, service, service, f"node-{node}", chance.choice(GATEWAYS), COPILOT))
     seed = chance.randrange(1 << 30)
@@ -125,7 +127,7 @@ def _fault(chance: Random, kind: str, at_ms: int, services: list[str], nodes: li
     if kind == "yarn":
         kind = chance.choice(("yarn-lost", "yarn-restart", "yarn-silent"))
     target, args = _drawn(chance, kind, service, node, anyone, seed, short, long)
-    return Entry(at_ms=at_ms, kind=kind, target=target, fault=True, args=args)
+    return ScheduleEntry(at_ms=at_ms, kind=kind, target=target, fault=True, args=args)
 
 
 def _drawn(

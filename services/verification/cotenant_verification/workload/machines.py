@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from cotenant_verification.workload.schedule import Entry, Header
+from cotenant_verification.workload.schedule import Header, ScheduleEntry
 
 NODE_SHAPES = ((4_000, 8), (8_000, 16), (16_000, 64))
 """CPU in milli-cores, memory in GiB."""
@@ -21,7 +21,7 @@ def zone_of(index: int) -> str:
     return f"zone-{index % ZONES}"
 
 
-def machines(header: Header) -> tuple[list[Entry], int]:
+def machines(header: Header) -> tuple[list[ScheduleEntry], int]:
     """The nodes of a run, with kernels of both cgroup versions, and their CPUs in sum."""
     chance = Random(f"machines/{header.seed}")
     entries, capacity = [], 0
@@ -30,5 +30,5 @@ def machines(header: Header) -> tuple[list[Entry], int]:
         capacity += cpu
         args: dict[str, int | str] = {"cpu": cpu, "memory_gib": memory, "cgroup": chance.choice((1, 2))}
         args["zone"] = zone_of(index)
-        entries.append(Entry(at_ms=1_500 + index, kind="node", target=f"n{index}", args=args))
+        entries.append(ScheduleEntry(at_ms=1_500 + index, kind="node", target=f"n{index}", args=args))
     return entries, capacity

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant_console.api.client import Document, Json
-from cotenant_verification.simulate.openb import GPU, GPU_MODEL_LABEL, asked_gpus
+from cotenant_verification.simulate.openb import GPU_MODEL_LABEL, NVIDIA_GPU, asked_gpus
 from cotenant_verification.workload.pod_constraints import REVISION_LABEL, constrain
 from cotenant_verification.workload.schedule import located
 
@@ -22,12 +22,14 @@ DURATION = "cotenant.io/simulated-duration"
 PROFILE_REVISION = "chaos.cotenant.io/profile-revision"
 EXIT_CODE = "cotenant.io/simulated-exit-code"
 CLAIM = "chaos.cotenant.io/claim"
+EVICTION_ENABLED, EVICTION_PRIORITY = "koordinator.sh/eviction-enabled", "koordinator.sh/eviction-priority"
 SCHEDULING = "scheduling.koordinator.sh"
 Args = Mapping[str, int | str]
 
 
 def pod(target: str, args: Args) -> Document:
-    """A service (`ls`), a batch job on overcommitted resources (`batch`), or a job on the machine's own resources (`job`)."""
+    """A service (`ls`), a batch job on overcommitted resources (`batch`), or a job on the machine's own resources (`job`).
+    `evicted_at`: it permits its eviction by its node, with this eviction priority."""
     namespace, name = located(target)
     kind = args["class"]
     memory = f"{args['memory_mib']}Mi"
@@ -41,9 +43,13 @@ def pod(target: str, args: Args) -> Document:
         labels[f"{QUOTA}/name"] = str(args["quota"])
     if "claim" in args:
         labels[CLAIM] = str(args["claim"])
+    if "evicted_at" in args:
+        labels[EVICTION_ENABLED] = "true"
     annotations: Document = {USAGE: _usage(args)} if "period" in args else {}
     if "lasts" in args:
         annotations |= {DURATION: f"{args['lasts']}s", EXIT_CODE: str(args.get("exit", 0))}
+    if "evicted_at" in args:
+        annotations[EVICTION_PRIORITY] = str(args["evicted_at"])
     if "acts_for" in args:
         labels[f"{SCHEDULING}/operating-mode"] = "Reservation"
         owner: Document = {"labelSelector": {"matchLabels": {CLAIM: str(args["acts_for"])}}}
@@ -68,7 +74,7 @@ def pod(target: str, args: Args) -> Document:
         limits["memory"] = f"{args['memory_limit']}Mi"
     devices: Document = asked_gpus(int(args["gpu_core"])) if "gpu_core" in args else {}
     if "gpus" in args:
-        devices[GPU] = str(args["gpus"])
+        devices[NVIDIA_GPU] = str(args["gpus"])
     resources: Document = {"requests": requests | devices, "limits": limits | devices}
     spec: Document = {
         "priorityClassName": str(args.get("priority", "koord-batch" if kind == "batch" else "koord-prod")),
@@ -218,9 +224,21 @@ def budget(target: str, app: str, min_available: int) -> Document:
     }
 
 
+_BY_PRIORITY = {
+    "memory_used": "memoryEvict",
+    "cpu_used": "cpuEvict",
+    "memory_asked": "memoryAllocatableEvict",
+    "cpu_asked": "cpuAllocatableEvict",
+}
+"""Thresholds of the NodeSLO by the argument that sets them."""
+MOST_PRIORITY = 7_999
+"""Pods of mid, batch and free priority; prod is above."""
+
+
 def node_config(args: Args) -> Document:
     """The node configuration; `broken`: one that must be rejected and change nothing. `satisfied`: best-effort pods are evicted
-    while they get less than this percentage of their CPU."""
+    while they get less than this percentage of their CPU. `memory_used`, `cpu_used`, `memory_asked`, `cpu_asked`: pods that
+    permit it are evicted by priority while the node's usage, or the requests of what it lends, are above this percentage."""
     colocation = {"enable": True, "cpuReclaimThresholdPercent": args["reclaim"], "memoryReclaimThresholdPercent": 65}
     strategy: Document = {
         "enable": True,
@@ -232,6 +250,11 @@ def node_config(args: Args) -> Document:
         strategy["cpuEvictBESatisfactionUpperPercent"] = int(args["satisfied"]) + 10
         strategy["cpuEvictBEUsageThresholdPercent"] = 50
         strategy["cpuEvictTimeWindowSeconds"] = 5
+    for name, field in _BY_PRIORITY.items():
+        if name in args:
+            strategy[f"{field}ThresholdPercent"] = args[name]
+            strategy[f"{field}LowerPercent"] = int(args[name]) - 10
+            strategy["evictEnabledPriorityThreshold"] = strategy["allocatableEvictPriorityThreshold"] = MOST_PRIORITY
     thresholds: Document = {"clusterStrategy": strategy}
     if args.get("broken"):
         colocation["degradeTimeMinutes"] = -1

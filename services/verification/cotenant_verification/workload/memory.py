@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from random import Random
 
-from cotenant_verification.workload.schedule import SETTLE_MS, Entry, Header
+from cotenant_verification.workload.schedule import SETTLE_MS, Header, ScheduleEntry
 
 Args = dict[str, int | str]
 
@@ -17,7 +17,7 @@ PERIODS = (60, 240, 1_200)
 """Period in seconds in which memory rises and falls."""
 
 
-def memory(header: Header) -> list[Entry]:
+def memory(header: Header) -> list[ScheduleEntry]:
     """Return the entries."""
     chance = Random(f"memory/{header.seed}")
     if chance.random() < 0.5:
@@ -27,9 +27,11 @@ def memory(header: Header) -> list[Entry]:
     return entries + [_pod(chance, header, f"hoard-{index}", _hoard(chance)) for index in range(2 + header.span_ms // EVERY_MS)]
 
 
-def _pod(chance: Random, header: Header, name: str, args: Args) -> Entry:
+def _pod(chance: Random, header: Header, name: str, args: Args) -> ScheduleEntry:
     at_ms = chance.randrange(SETTLE_MS, header.span_ms // 2)
-    return Entry(at_ms=at_ms, kind="create-pod", target=name, args={"cpu": 100, "period": chance.choice(PERIODS), **args})
+    return ScheduleEntry(
+        at_ms=at_ms, kind="create-pod", target=name, args={"cpu": 100, "period": chance.choice(PERIODS), **args}
+    )
 
 
 def _leak(chance: Random) -> Args:

@@ -11,7 +11,7 @@ from bisect import bisect
 from random import Random
 
 from cotenant_verification.workload.quotas import LEAVES
-from cotenant_verification.workload.schedule import SETTLE_MS, Entry, Header
+from cotenant_verification.workload.schedule import SETTLE_MS, Header, ScheduleEntry
 
 PERIODS = (60, 300, 1800)
 """Seconds in which a service's load rises and falls: spikes, and slow waves."""
@@ -26,15 +26,15 @@ IDLE_GAP = 8
 """The gap between two jobs in idle times, as a multiple of that in busy times."""
 
 
-def pods(header: Header, capacity: int) -> list[Entry]:
+def pods(header: Header, capacity: int) -> list[ScheduleEntry]:
     """Return the entries."""
     chance = Random(f"pods/{header.seed}")
     return [*_services(chance, header, capacity), *_jobs(chance, header, capacity)]
 
 
-def _services(chance: Random, header: Header, capacity: int) -> list[Entry]:
+def _services(chance: Random, header: Header, capacity: int) -> list[ScheduleEntry]:
     """A handful of services; together they request up to half of the machines."""
-    entries: list[Entry] = []
+    entries: list[ScheduleEntry] = []
     for app in range(2 + header.nodes // 3):
         request = chance.choice((500, 1000, 1500))
         replicas = max(1, min(6, capacity * chance.randrange(8, 20) // 100 // request))
@@ -55,15 +55,15 @@ def _services(chance: Random, header: Header, capacity: int) -> list[Entry]:
                 "use_high": high,
                 "period": chance.choice(PERIODS if header.span_ms < LONG_MS else (*PERIODS, DAY)),
             }
-            entries.append(Entry(at_ms=at, kind="create-pod", target=name, args=args))
+            entries.append(ScheduleEntry(at_ms=at, kind="create-pod", target=name, args=args))
             entries += _meddling(chance, header, name, at, args)
     return entries
 
 
-def _jobs(chance: Random, header: Header, capacity: int) -> list[Entry]:
+def _jobs(chance: Random, header: Header, capacity: int) -> list[ScheduleEntry]:
     """Jobs arrive all the time, more than the machines can hold; in long runs there are idle times in which the queue empties.
     """
-    entries: list[Entry] = []
+    entries: list[ScheduleEntry] = []
     mean_gap_ms = max(2_000, 120_000_000 // max(capacity, 1))
     tide = _tide(header)
     at, index = float(SETTLE_MS), 0
@@ -87,7 +87,7 @@ def _jobs(chance: Random, header: Header, capacity: int) -> list[Entry]:
         if chance.random() < 0.08:
             # One beyond the last: a node that does not exist, unless a machine comes back under another name.
             args[chance.choice(("named", "selects"))] = f"n{chance.randrange(header.nodes + 1)}"
-        entries.append(Entry(at_ms=int(at), kind="create-pod", target=name, args=args))
+        entries.append(ScheduleEntry(at_ms=int(at), kind="create-pod", target=name, args=args))
         if chance.random() < 0.15:
             entries += _meddling(chance, header, name, int(at), args)
 
@@ -102,23 +102,23 @@ def _tide(header: Header) -> list[int]:
     return changes
 
 
-def _meddling(chance: Random, header: Header, name: str, born_ms: int, args: dict[str, int | str]) -> list[Entry]:
+def _meddling(chance: Random, header: Header, name: str, born_ms: int, args: dict[str, int | str]) -> list[ScheduleEntry]:
     """What users do to a pod: updates, including racing ones; deletion; creation under the same name."""
-    entries: list[Entry] = []
+    entries: list[ScheduleEntry] = []
     if born_ms >= header.span_ms - 2_000:
         return entries
     for _ in range(chance.randrange(3)):
         at = chance.randrange(born_ms, header.span_ms)
         kind = "stale-update" if chance.random() < 0.4 else "update-pod"
-        entries.append(Entry(at_ms=at, kind=kind, target=name, args={"gateway": 0}))
+        entries.append(ScheduleEntry(at_ms=at, kind=kind, target=name, args={"gateway": 0}))
         if chance.random() < 0.5:
             # Another user, at another gateway, at the same moment or a little later.
             later = at + chance.choice((0, 1, 10))
-            entries.append(Entry(at_ms=later, kind="update-pod", target=name, args={"gateway": 1}))
+            entries.append(ScheduleEntry(at_ms=later, kind="update-pod", target=name, args={"gateway": 1}))
     if chance.random() < 0.5:
         at = chance.randrange(born_ms, header.span_ms)
-        entries.append(Entry(at_ms=at, kind="delete-pod", target=name, args={"grace": chance.choice((-1, -1, 0, 5))}))
+        entries.append(ScheduleEntry(at_ms=at, kind="delete-pod", target=name, args={"grace": chance.choice((-1, -1, 0, 5))}))
         again = at + chance.choice((0, 10, 500, 5_000, 45_000, 330_000))
         if chance.random() < 0.6 and again < header.span_ms:
-            entries.append(Entry(at_ms=again, kind="create-pod", target=name, args=args))
+            entries.append(ScheduleEntry(at_ms=again, kind="create-pod", target=name, args=args))
     return entries

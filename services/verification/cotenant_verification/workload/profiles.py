@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from random import Random
 
-from cotenant_verification.workload.schedule import SETTLE_MS, Entry, Header
+from cotenant_verification.workload.schedule import SETTLE_MS, Header, ScheduleEntry
 
 PROFILED = ("crunch", "render")
 CHANGE_EVERY_MS = 60_000
@@ -16,7 +16,7 @@ POD_EVERY_MS = 20_000
 BROKEN = 0.25
 
 
-def profiles(header: Header) -> list[Entry]:
+def profiles(header: Header) -> list[ScheduleEntry]:
     """Versions of two profiles, their deletion, and their pods."""
     chance = Random(f"profiles/{header.seed}")
     entries = []
@@ -24,12 +24,12 @@ def profiles(header: Header) -> list[Entry]:
         name = chance.choice(PROFILED)
         at_ms = chance.randrange(SETTLE_MS // 2, header.span_ms)
         if chance.random() < 0.15:
-            entries.append(Entry(at_ms=at_ms, kind="delete-profile", target=name))
+            entries.append(ScheduleEntry(at_ms=at_ms, kind="delete-profile", target=name))
             continue
         args: dict[str, int | str] = {"revision": revision, "broken": int(chance.random() < BROKEN)}
         args["lends"] = int(chance.random() < 0.7)
         args["percent"] = chance.choice((100, 100, 100, 50, 0))
-        entries.append(Entry(at_ms=at_ms, kind="profile", target=name, args=args))
+        entries.append(ScheduleEntry(at_ms=at_ms, kind="profile", target=name, args=args))
     for index in range(2 + header.span_ms // POD_EVERY_MS):
         app = chance.choice(PROFILED)
         wants: dict[str, int | str] = {
@@ -40,5 +40,5 @@ def profiles(header: Header) -> list[Entry]:
             "lasts": chance.choice((5, 20, 60)),
         }
         at_ms = chance.randrange(SETTLE_MS, header.span_ms)
-        entries.append(Entry(at_ms=at_ms, kind="create-pod", target=f"{app}-{index}", args=wants))
+        entries.append(ScheduleEntry(at_ms=at_ms, kind="create-pod", target=f"{app}-{index}", args=wants))
     return entries

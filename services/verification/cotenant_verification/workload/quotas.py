@@ -12,7 +12,7 @@ from random import Random
 
 import msgspec
 
-from cotenant_verification.workload.schedule import SETTLE_MS, Entry, Header
+from cotenant_verification.workload.schedule import SETTLE_MS, Header, ScheduleEntry
 
 POOL = "pool"
 """The second tree and its root quota."""
@@ -49,7 +49,7 @@ SHAPES = (
 """Parents come before their children; the children's upper bounds take no more than all of a parent's min."""
 
 
-def quotas(header: Header, capacity: int) -> list[Entry]:
+def quotas(header: Header, capacity: int) -> list[ScheduleEntry]:
     """The trees, and their changes."""
     chance = Random(f"quotas/{header.seed}")
     least: dict[str, int] = {}
@@ -61,7 +61,7 @@ def quotas(header: Header, capacity: int) -> list[Entry]:
         args["lends"] = int(chance.random() < 0.8)
         if shape.name == POOL:
             args["total"] = int(args["min"]) + capacity * chance.randrange(5, 20) // 100
-        entries.append(Entry(at_ms=FIRST_MS + 20 * index, kind="create-quota", target=shape.name, args=args))
+        entries.append(ScheduleEntry(at_ms=FIRST_MS + 20 * index, kind="create-quota", target=shape.name, args=args))
     moments = sorted(
         chance.randrange(SETTLE_MS, header.span_ms) for _ in range(2 + header.span_ms // CHANGE_EVERY_MS)
     )
@@ -79,25 +79,25 @@ def _bounds(chance: Random, shape: QuotaShape, least: dict[str, int], capacity: 
     return args
 
 
-def _change(chance: Random, at_ms: int, least: dict[str, int], capacity: int) -> list[Entry]:
+def _change(chance: Random, at_ms: int, least: dict[str, int], capacity: int) -> list[ScheduleEntry]:
     shape = SHAPES[chance.randrange(len(SHAPES))]
     if shape.name in LEAVES and chance.random() < 0.1:
         # Refused while pods carry its name; otherwise it is gone for a while, and pods arrive that name it.
         again = _bounds(chance, shape, least, capacity)
         again |= {"parent": shape.parent, "is_parent": 0, "tree": shape.tree, "lends": 1}
-        gone = Entry(at_ms=at_ms, kind="delete-quota", target=shape.name)
-        return [gone, Entry(at_ms=at_ms + 5_000, kind="create-quota", target=shape.name, args=again)]
+        gone = ScheduleEntry(at_ms=at_ms, kind="delete-quota", target=shape.name)
+        return [gone, ScheduleEntry(at_ms=at_ms + 5_000, kind="create-quota", target=shape.name, args=again)]
     args = _bounds(chance, shape, least, capacity)
     if chance.random() < WRONG:
         args["min"] = int(args["max"]) + 1 if chance.random() < 0.5 else capacity * 10
-        return [Entry(at_ms=at_ms, kind="update-quota", target=shape.name, args=args)]
+        return [ScheduleEntry(at_ms=at_ms, kind="update-quota", target=shape.name, args=args)]
     if shape.is_parent:
         # A parent's min stays at what its children hold.
         args["min"] = max(int(args["min"]), sum(least[child.name] for child in SHAPES if child.parent == shape.name))
         args["max"] = max(int(args["min"]), int(args["max"]))
     least[shape.name] = int(args["min"])
-    entries = [Entry(at_ms=at_ms, kind="update-quota", target=shape.name, args=args)]
+    entries = [ScheduleEntry(at_ms=at_ms, kind="update-quota", target=shape.name, args=args)]
     if chance.random() < 0.2:
         other = {**args, "max": int(args["max"]) + capacity // 50}
-        entries.append(Entry(at_ms=at_ms + chance.choice((0, 1)), kind="update-quota", target=shape.name, args=other))
+        entries.append(ScheduleEntry(at_ms=at_ms + chance.choice((0, 1)), kind="update-quota", target=shape.name, args=other))
     return entries

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from random import Random
 
-from cotenant_verification.workload.schedule import SETTLE_MS, Entry, Header
+from cotenant_verification.workload.schedule import SETTLE_MS, Header, ScheduleEntry
 
 EVERY_MS = 60_000
 """Between two reservations, on average."""
 
 
-def reservations(header: Header, capacity: int) -> list[Entry]:
+def reservations(header: Header, capacity: int) -> list[ScheduleEntry]:
     """Return the entries."""
     chance = Random(f"reservations/{header.seed}")
-    entries: list[Entry] = []
+    entries: list[ScheduleEntry] = []
     at, number = float(SETTLE_MS), 0
     while True:
         at += chance.expovariate(1.0 / EVERY_MS)
@@ -27,7 +27,7 @@ def reservations(header: Header, capacity: int) -> list[Entry]:
         number += 1
 
 
-def _reservation(chance: Random, header: Header, capacity: int, name: str, at_ms: int) -> list[Entry]:
+def _reservation(chance: Random, header: Header, capacity: int, name: str, at_ms: int) -> list[ScheduleEntry]:
     cpu = capacity if chance.random() < 0.1 else chance.choice((500, 1000, 2000))
     args: dict[str, int | str] = {
         "cpu": cpu,
@@ -36,12 +36,12 @@ def _reservation(chance: Random, header: Header, capacity: int, name: str, at_ms
         "policy": chance.choice(("", "Aligned", "Restricted")),
         "ttl": chance.choice((0, 40, 120, 86_400)),
     }
-    entries = [Entry(at_ms=at_ms, kind="create-reservation", target=name, args=args)]
+    entries = [ScheduleEntry(at_ms=at_ms, kind="create-reservation", target=name, args=args)]
     if chance.random() < 0.4 and at_ms + 40_000 < header.span_ms:
         gone = at_ms + chance.randrange(100, 30_000)
-        entries.append(Entry(at_ms=gone, kind="delete-reservation", target=name, args={}))
+        entries.append(ScheduleEntry(at_ms=gone, kind="delete-reservation", target=name, args={}))
         if chance.random() < 0.5:
-            entries.append(Entry(at_ms=gone + 2_000, kind="create-reservation", target=name, args=args))
+            entries.append(ScheduleEntry(at_ms=gone + 2_000, kind="create-reservation", target=name, args=args))
     for index in range(chance.randrange(0, 5)):
         born = max(SETTLE_MS, at_ms + chance.choice((-1_000, 0, 3_000, 20_000)))
         owner: dict[str, int | str] = {
@@ -53,5 +53,5 @@ def _reservation(chance: Random, header: Header, capacity: int, name: str, at_ms
         }
         if chance.random() < 0.3:
             owner["reserved_only"] = 1
-        entries.append(Entry(at_ms=born, kind="create-pod", target=f"{name}-{index}", args=owner))
+        entries.append(ScheduleEntry(at_ms=born, kind="create-pod", target=f"{name}-{index}", args=owner))
     return entries

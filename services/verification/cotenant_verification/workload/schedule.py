@@ -34,7 +34,7 @@ class ScheduleError(ValueError):
     """A file that is not a valid schedule; the text states where and why."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ScheduleEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that happens. `fault` False: a step of the workload. Times are in milliseconds since the start."""
 
     at_ms: int
@@ -77,19 +77,19 @@ class Schedule(msgspec.Struct, frozen=True):
     """A run. Entries are in the order of their moments."""
 
     header: Header
-    entries: tuple[Entry, ...]
+    entries: tuple[ScheduleEntry, ...]
 
     @property
     def faults(self) -> int:
         """How many entries are faults."""
         return sum(entry.fault for entry in self.entries)
 
-    def having(self, entries: Sequence[Entry]) -> Schedule:
+    def having(self, entries: Sequence[ScheduleEntry]) -> Schedule:
         """The same run with other entries."""
         return Schedule(self.header, tuple(entries))
 
 
-def in_order(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+def in_order(entries: Sequence[ScheduleEntry]) -> tuple[ScheduleEntry, ...]:
     """Entries by moment; those of one moment stay as they are."""
     return tuple(sorted(entries, key=lambda entry: entry.at_ms))
 
@@ -114,7 +114,7 @@ def read_schedule(path: Path) -> Schedule:
             if header is None:
                 header = msgspec.json.decode(line, type=Header)
             else:
-                entries.append(msgspec.json.decode(line, type=Entry))
+                entries.append(msgspec.json.decode(line, type=ScheduleEntry))
         except msgspec.DecodeError as error:
             raise ScheduleError(f"{path}, line {number}: {error}") from error
     if header is None:

@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from cotenant_verification.simulate.openb import Trace, TraceNode, TracePod
+from cotenant_verification.simulate.openb import OpenbTrace, TraceNode, TracePod
 from cotenant_verification.workload.administration import administration
 from cotenant_verification.workload.quotas import quotas
-from cotenant_verification.workload.schedule import SETTLE_MS, Entry, Header
+from cotenant_verification.workload.schedule import SETTLE_MS, Header, ScheduleEntry
 from cotenant_verification.workload.yarn import yarn
 
 PODS_PER_NODE = 10
 SHORTEST_MS = 1_000
 
 
-def trace_workload(trace: Trace, header: Header) -> list[Entry]:
+def trace_workload(trace: OpenbTrace, header: Header) -> list[ScheduleEntry]:
     """A piece of the trace."""
     chance = Random(f"openb/{header.seed}")
     machines = chance.sample(trace.nodes, min(header.nodes, len(trace.nodes)))
@@ -31,14 +31,14 @@ def trace_workload(trace: Trace, header: Header) -> list[Entry]:
     return [*entries, *quotas(header, capacity), *administration(header), *yarn(header, capacity)]
 
 
-def _machine(name: str, index: int, node: TraceNode, chance: Random) -> Entry:
+def _machine(name: str, index: int, node: TraceNode, chance: Random) -> ScheduleEntry:
     args: dict[str, int | str] = {"cpu": node.cpu_milli, "memory_gib": node.memory_mib // 1024, "cgroup": chance.choice((1, 2))}
     if node.gpus:
         args |= {"gpus": node.gpus, "model": node.model}
-    return Entry(at_ms=1_500 + index, kind="node", target=name, args=args)
+    return ScheduleEntry(at_ms=1_500 + index, kind="node", target=name, args=args)
 
 
-def _pods(chance: Random, header: Header, pods: Sequence[TracePod]) -> list[Entry]:
+def _pods(chance: Random, header: Header, pods: Sequence[TracePod]) -> list[ScheduleEntry]:
     count = min(PODS_PER_NODE * header.nodes, len(pods))
     first = chance.randrange(len(pods) - count + 1)
     piece = pods[first : first + count]
@@ -47,10 +47,10 @@ def _pods(chance: Random, header: Header, pods: Sequence[TracePod]) -> list[Entr
     entries = []
     for pod in piece:
         at_ms = SETTLE_MS + (pod.created - begin) * room // max(end - begin, 1)
-        entries.append(Entry(at_ms=at_ms, kind="create-pod", target=pod.name, args=_wants(pod, chance)))
+        entries.append(ScheduleEntry(at_ms=at_ms, kind="create-pod", target=pod.name, args=_wants(pod, chance)))
         leaves_ms = at_ms + max((pod.deleted - pod.created) * room // max(end - begin, 1), SHORTEST_MS)
         if leaves_ms < header.span_ms:
-            entries.append(Entry(at_ms=leaves_ms, kind="delete-pod", target=pod.name, args={"grace": -1}))
+            entries.append(ScheduleEntry(at_ms=leaves_ms, kind="delete-pod", target=pod.name, args={"grace": -1}))
     return entries
 
 

@@ -1,7 +1,7 @@
 """Whether a pod fits its quota now: the check that the scheduler makes before it places the pod.
 
 In: the pod's request and its quota with the quota's ancestors, each with runtime, max, min and used. Out: None, or a
-`Refusal` that names the quota, the ancestor that is too small (if it is not the quota itself), the first dimension,
+`QuotaRefusal` that names the quota, the ancestor that is too small (if it is not the quota itself), the first dimension,
 what would be needed in that dimension and its limit. The rule:
 
 1. used + request must fit the limit of the quota in every dimension that both have (not only those that the pod asks
@@ -34,7 +34,7 @@ class QuotaLevel(msgspec.Struct, frozen=True, kw_only=True):
     non_preemptible_used: Amounts = {}
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+class QuotaRefusal(msgspec.Struct, frozen=True, kw_only=True):
     """Why a pod does not fit. Amounts: cpu in milli-cores, everything else in base units."""
 
     quota: str
@@ -58,7 +58,7 @@ def admit(
     preemptible: bool = True,
     runtime_limits: bool = True,
     check_ancestors: bool = False,
-) -> Refusal | None:
+) -> QuotaRefusal | None:
     """Check a pod against `chain`: its own quota first, then the ancestors nearest first, without the root."""
     if not chain:
         return None
@@ -76,13 +76,13 @@ def _limit(level: QuotaLevel, runtime_limits: bool) -> Amounts:
     return level.runtime if runtime_limits else level.max
 
 
-def _own_refusal(request: Amounts, own: QuotaLevel, runtime_limits: bool) -> Refusal | None:
+def _own_refusal(request: Amounts, own: QuotaLevel, runtime_limits: bool) -> QuotaRefusal | None:
     if fits(own.used, request, _limit(own, runtime_limits)):  # the common case: no refusal
         return None
     return _level_refusal(request, own, own, plus(own.used, request), (), runtime_limits)
 
 
-def _ancestor_refusal(request: Amounts, chain: Sequence[QuotaLevel], runtime_limits: bool) -> Refusal | None:
+def _ancestor_refusal(request: Amounts, chain: Sequence[QuotaLevel], runtime_limits: bool) -> QuotaRefusal | None:
     for depth, ancestor in enumerate(chain[1:], 1):
         if not fits_in_its_own(ancestor.used, request, _limit(ancestor, runtime_limits)):
             needed = {resource: ancestor.used.get(resource, 0) + amount for resource, amount in request.items()}
@@ -93,7 +93,7 @@ def _ancestor_refusal(request: Amounts, chain: Sequence[QuotaLevel], runtime_lim
 
 def _level_refusal(
     request: Amounts, own: QuotaLevel, level: QuotaLevel, needed: Amounts, path: Sequence[str], runtime_limits: bool
-) -> Refusal:
+) -> QuotaRefusal:
     """Return why `needed` exceeds the level's limit."""
     limit = _limit(level, runtime_limits)
     named = f"quotaNameTopo: [{' '.join(path)}]" if path else f"quotaName: {own.name}"
@@ -105,7 +105,7 @@ def _level_refusal(
     return _refusal(own, ancestor, needed, limit, "runtime" if runtime_limits else "max", text)
 
 
-def _non_preemptible_refusal(request: Amounts, own: QuotaLevel) -> Refusal | None:
+def _non_preemptible_refusal(request: Amounts, own: QuotaLevel) -> QuotaRefusal | None:
     if fits(own.non_preemptible_used, request, own.min):
         return None
     needed = plus(own.non_preemptible_used, request)
@@ -116,9 +116,9 @@ def _non_preemptible_refusal(request: Amounts, own: QuotaLevel) -> Refusal | Non
     return _refusal(own, "", needed, own.min, "min", text)
 
 
-def _refusal(own: QuotaLevel, ancestor: str, needed: Amounts, limit: Amounts, limited_by: str, text: str) -> Refusal:
+def _refusal(own: QuotaLevel, ancestor: str, needed: Amounts, limit: Amounts, limited_by: str, text: str) -> QuotaRefusal:
     dimensions = exceeding(needed, limit)
-    return Refusal(
+    return QuotaRefusal(
         quota=own.name,
         ancestor=ancestor,
         dimension=dimensions[0],

@@ -26,7 +26,7 @@ class QuotaGates(msgspec.Struct, frozen=True, kw_only=True):
     """`DisableDefaultQuota`: a pod that names no quota belongs to none."""
 
 
-GATES = {
+QUOTA_GATES = {
     "ElasticQuotaEnableUpdateResourceKey": "enable_update_resource_key",
     "ElasticQuotaGuaranteeUsage": "guarantee_usage",
     "SupportParentQuotaSubmitPod": "parents_take_pods",
@@ -47,9 +47,9 @@ def quota_gates(text: str) -> QuotaGates:
     found: dict[str, bool] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = item.partition("=")
-        if name not in GATES:
-            raise GateError(f"there is no feature gate {name!r}: it is one of {', '.join(sorted(GATES))}")
+        if name not in QUOTA_GATES:
+            raise GateError(f"there is no feature gate {name!r}: it is one of {', '.join(sorted(QUOTA_GATES))}")
         if value.lower() not in _VALUES:
             raise GateError(f"feature gate {name} is {value!r}: it is true or false")
-        found[GATES[name]] = _VALUES[value.lower()]
+        found[QUOTA_GATES[name]] = _VALUES[value.lower()]
     return QuotaGates(**found)

@@ -16,7 +16,7 @@ import msgspec
 from cotenant.domain.quota.admission import QuotaLevel
 from cotenant.domain.quota.membership import Membership
 from cotenant.domain.quota.trees.demands import Demands
-from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.view import ElasticQuotaView
 from cotenant.model.amounts import Amounts, add_to, masked, total
 
@@ -50,8 +50,8 @@ class QuotaLedger:
     """Mutable; a fold. Charging a pod changes the sums of its quota and of the ancestors in place: the cost is one addition per
     level, however many quotas there are."""
 
-    def __init__(self, rules: Rules | None = None) -> None:
-        self.demands = Demands(rules or Rules(), usage=False)
+    def __init__(self, rules: QuotaRules | None = None) -> None:
+        self.demands = Demands(rules or QuotaRules(), usage=False)
         self._version = 0
         self._structure = 0
         """Incremented with every change of which quotas there are."""

@@ -3,7 +3,7 @@
 ROOT = "koordinator-root-quota"
 SYSTEM = "koordinator-system-quota"
 DEFAULT = "koordinator-default-quota"
-BUILT_IN = frozenset({ROOT, SYSTEM, DEFAULT})
+BUILT_IN_QUOTAS = frozenset({ROOT, SYSTEM, DEFAULT})
 BUILT_IN_NAMESPACE = "koordinator-system"
 
 DEFAULT_TREE = ""

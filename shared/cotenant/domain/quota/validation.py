@@ -18,7 +18,7 @@ from cotenant.domain.quota.gates import QuotaGates
 from cotenant.domain.quota.names import (
     ANNOTATION_NAMESPACES,
     ANNOTATION_SHARED_WEIGHT,
-    BUILT_IN,
+    BUILT_IN_QUOTAS,
     LABEL_QUOTA,
     ROOT,
     SYSTEM,
@@ -72,7 +72,7 @@ def binds(quota: ElasticQuotaView, namespace: str, labels: Mapping[str, str]) ->
 
 def validate_quota_deletion(quota: ElasticQuotaView, others: Sequence[ElasticQuotaView], pods: Sequence[str]) -> str:
     """Return why the quota may not be deleted, empty if it may. `pods`: names of pods labelled with it."""
-    if quota.name in BUILT_IN:
+    if quota.name in BUILT_IN_QUOTAS:
         return f"can not delete quotaGroup :{quota.name}"
     children = sum(1 for other in others if other.parent == quota.name and other.name != quota.name)
     if children:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cotenant.api.definitions import Definition
+from cotenant.api.definitions import KindDefinition
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.colocation_profile import ClusterColocationProfile
 
@@ -15,4 +15,4 @@ PROFILES = Kind("config.koordinator.sh", "v1alpha1", "clustercolocationprofiles"
 
 decode_profile = msgspec.json.Decoder(ClusterColocationProfile).decode
 
-DEFINITION = Definition(PROFILES, decode=decode_profile)
+DEFINITION = KindDefinition(PROFILES, decode=decode_profile)

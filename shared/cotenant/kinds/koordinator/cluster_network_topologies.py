@@ -12,7 +12,7 @@ from datetime import datetime
 
 from cotenant.api.ages import age
 from cotenant.api.columns import AGE, NAME, Cell, Column, Layout
-from cotenant.api.definitions import Definition
+from cotenant.api.definitions import KindDefinition
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.network_topology import ClusterNetworkTopology, decode_network_topology
 from cotenant.api.snapshots import Snapshot
@@ -43,7 +43,7 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
     return snapshot.address.name, layers or "<none>", age(shown.metadata.creation_timestamp, now)
 
 
-DEFINITION = Definition(
+DEFINITION = KindDefinition(
     NETWORK_TOPOLOGIES,
     decode=decode_network_topology,
     errors=lambda topology, _: network_topology_errors(topology),

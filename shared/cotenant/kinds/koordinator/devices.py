@@ -12,7 +12,7 @@ from datetime import datetime
 
 from cotenant.api.ages import age
 from cotenant.api.columns import AGE, NAME, Cell, Column, Layout
-from cotenant.api.definitions import Definition
+from cotenant.api.definitions import KindDefinition
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.device import Device, decode_device
 from cotenant.api.snapshots import Snapshot
@@ -52,7 +52,7 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
     return snapshot.address.name, counted or "<none>", age(shown.metadata.creation_timestamp, now)
 
 
-DEFINITION = Definition(
+DEFINITION = KindDefinition(
     DEVICES,
     decode=decode_device,
     errors=lambda device, _: device_errors(device),

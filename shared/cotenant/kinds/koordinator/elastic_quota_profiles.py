@@ -13,7 +13,7 @@ import msgspec
 
 from cotenant.api.ages import age
 from cotenant.api.columns import AGE, NAME, Cell, Column, Layout, wide
-from cotenant.api.definitions import Definition
+from cotenant.api.definitions import KindDefinition
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.policies import ElasticQuotaProfile
 from cotenant.api.snapshots import Snapshot
@@ -76,7 +76,7 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
     )
 
 
-DEFINITION = Definition(
+DEFINITION = KindDefinition(
     QUOTA_PROFILES,
     decode=_DECODE,
     errors=lambda profile, _: quota_profile_errors(profile),

@@ -13,7 +13,7 @@ import msgspec
 
 from cotenant.api.ages import age
 from cotenant.api.columns import NAME, Cell, Column, Layout
-from cotenant.api.definitions import Definition, node_of_subject
+from cotenant.api.definitions import KindDefinition, node_of_subject
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.metadata import ObjectMeta, View
 from cotenant.api.overlay import Overlay, head_of
@@ -64,6 +64,21 @@ def compose_node_metric(snapshot: Snapshot) -> Overlay:
 
 
 def _node_metric(snapshot: Snapshot, metric: NodeMetricComputed) -> Overlay:
+    spec = {"metricCollectPolicy": _policy(metric)}
+    unknown = {"cotenant.io/unknown-since": rfc3339(metric.unknown_since)} if metric.unknown_since else {}
+    measured = metric.update_time is not None or metric.unknown_since is None
+    uid = derived_uid("NodeMetric", snapshot.address.name)
+    return Overlay(
+        head=head_of(NODE_METRICS.api_version, "NodeMetric", spec),
+        metadata={"name": snapshot.address.name, "uid": uid},
+        annotations=unknown,
+        status={name: raw(value) for name, value in _status(metric).items()} if measured else {},
+        uid=uid,
+    )
+
+
+def _status(metric: NodeMetricComputed) -> dict[str, object]:
+    """The figures. A node that was never measured has none: zeros would look like an idle node."""
     node_metric: dict[str, object] = {
         "nodeUsage": _resources(metric.node_usage),
         "systemUsage": _resources(metric.system_usage),
@@ -86,16 +101,7 @@ def _node_metric(snapshot: Snapshot, metric: NodeMetricComputed) -> Overlay:
         status["prodPeakMetric"] = {"resource": _resources(metric.prod_peak)}
     if metric.numa:
         node_metric["numaUsages"] = [{"numaId": numa.node, "usage": _resources(numa.usage)} for numa in metric.numa]
-    spec = {"metricCollectPolicy": _policy(metric)}
-    unknown = {"cotenant.io/unknown-since": rfc3339(metric.unknown_since)} if metric.unknown_since else {}
-    uid = derived_uid("NodeMetric", snapshot.address.name)
-    return Overlay(
-        head=head_of(NODE_METRICS.api_version, "NodeMetric", spec),
-        metadata={"name": snapshot.address.name, "uid": uid},
-        annotations=unknown,
-        status={name: raw(value) for name, value in status.items()},
-        uid=uid,
-    )
+    return status
 
 
 def _policy(metric: NodeMetricComputed) -> dict[str, object]:
@@ -182,7 +188,7 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
     )
 
 
-DEFINITION = Definition(
+DEFINITION = KindDefinition(
     NODE_METRICS,
     compose=compose_node_metric,
     parts={NodeMetricComputed: node_of_subject},

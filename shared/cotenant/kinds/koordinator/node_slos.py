@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cotenant.api.definitions import Definition, node_of_subject
+from cotenant.api.definitions import KindDefinition, node_of_subject
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.metadata import ObjectMeta, View
 from cotenant.api.overlay import Overlay, head_of
@@ -58,7 +58,7 @@ class NodeSLO(View, frozen=True, kw_only=True):
     spec: NodeSLOSpec = NodeSLOSpec()
 
 
-DEFINITION = Definition(
+DEFINITION = KindDefinition(
     NODE_SLOS,
     decode=msgspec.json.Decoder(NodeSLO).decode,
     compose=compose_node_slo,

@@ -15,7 +15,7 @@ import msgspec
 
 from cotenant.api.ages import age
 from cotenant.api.columns import AGE, NAME, Cell, Column, Layout, wide
-from cotenant.api.definitions import Definition, name_of_subject
+from cotenant.api.definitions import KindDefinition, name_of_subject
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.metadata import ObjectMeta, View
 from cotenant.api.objects.policies import PodMigrationJob
@@ -176,7 +176,7 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
     )
 
 
-DEFINITION = Definition(
+DEFINITION = KindDefinition(
     MIGRATION_JOBS,
     decode=msgspec.json.Decoder(PodMigrationJob).decode,
     compose=compose_migration,

@@ -14,7 +14,7 @@ import msgspec
 
 from cotenant.api.ages import age
 from cotenant.api.columns import AGE, NAME, Cell, Column, Layout
-from cotenant.api.definitions import Definition
+from cotenant.api.definitions import KindDefinition
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.metadata import ObjectMeta, View
 from cotenant.api.objects.reservation import Reservation, decode_reservation
@@ -192,7 +192,7 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
     )
 
 
-DEFINITION = Definition(
+DEFINITION = KindDefinition(
     RESERVATIONS,
     decode=decode_reservation,
     default=default_reservation,

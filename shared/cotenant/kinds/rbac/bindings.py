@@ -10,7 +10,7 @@ import msgspec
 
 from cotenant.api.ages import age
 from cotenant.api.columns import AGE, NAME, Cell, Column, Layout
-from cotenant.api.definitions import Definition
+from cotenant.api.definitions import KindDefinition
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.rbac import RBAC_GROUP, RoleBinding, Subject
 from cotenant.api.snapshots import Snapshot
@@ -92,7 +92,7 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
 _LAYOUT = Layout(
     (NAME, Column("Role"), AGE, *(Column(name, priority=1) for name in ("Users", "Groups", "ServiceAccounts"))), _cells
 )
-ROLE_BINDING = Definition(
+ROLE_BINDING = KindDefinition(
     ROLE_BINDINGS,
     decode=_decode,
     decode_when_folded=True,
@@ -100,7 +100,7 @@ ROLE_BINDING = Definition(
     errors=_errors("Role", "ClusterRole"),
     layout=_LAYOUT,
 )
-CLUSTER_ROLE_BINDING = Definition(
+CLUSTER_ROLE_BINDING = KindDefinition(
     CLUSTER_ROLE_BINDINGS,
     decode=_decode,
     decode_when_folded=True,

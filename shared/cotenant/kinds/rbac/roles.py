@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from cotenant.api.columns import NAME, Cell, Column, Layout
-from cotenant.api.definitions import Definition
+from cotenant.api.definitions import KindDefinition
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.metadata import AnyObject
 from cotenant.api.objects.rbac import RBAC_GROUP, ClusterRole, PolicyRule, Role
@@ -68,14 +68,14 @@ def _cells(snapshot: Snapshot, _: datetime) -> Sequence[Cell]:
 
 
 _LAYOUT = Layout((NAME, Column("Created At", "date")), _cells)
-ROLE = Definition(
+ROLE = KindDefinition(
     ROLES,
     decode=msgspec.json.Decoder(Role).decode,
     decode_when_folded=True,
     errors=lambda role, _: role_errors(role),
     layout=_LAYOUT,
 )
-CLUSTER_ROLE = Definition(
+CLUSTER_ROLE = KindDefinition(
     CLUSTER_ROLES,
     decode=msgspec.json.Decoder(ClusterRole).decode,
     decode_when_folded=True,

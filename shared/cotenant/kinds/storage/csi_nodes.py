@@ -8,7 +8,7 @@ from typing import Any
 
 from cotenant.api.ages import age
 from cotenant.api.columns import AGE, NAME, Cell, Column, Layout
-from cotenant.api.definitions import Definition
+from cotenant.api.definitions import KindDefinition
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.storage import CsiNode, decode_csi_node
 from cotenant.api.snapshots import Snapshot
@@ -49,7 +49,7 @@ def _errors(new: Any, old: Callable[[], Any]) -> list[FieldError]:
     return csi_node_errors(new, old())
 
 
-DEFINITION = Definition(
+DEFINITION = KindDefinition(
     CSI_NODES,
     decode=decode_csi_node,
     errors=_errors,

@@ -12,7 +12,7 @@ from typing import Any
 
 from cotenant.api.ages import age
 from cotenant.api.columns import AGE, NAME, Cell, Column, Layout
-from cotenant.api.definitions import Definition
+from cotenant.api.definitions import KindDefinition
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.storage import PersistentVolumeClaim, decode_claim, storage_of
 from cotenant.api.overlay import Overlay
@@ -85,7 +85,7 @@ def _errors(new: Any, old: Callable[[], Any]) -> list[FieldError]:
     return claim_errors(new, old())
 
 
-DEFINITION = Definition(
+DEFINITION = KindDefinition(
     CLAIMS,
     decode=decode_claim,
     errors=_errors,

@@ -8,7 +8,7 @@ from typing import Any
 
 from cotenant.api.ages import age
 from cotenant.api.columns import AGE, NAME, Cell, Column, Layout
-from cotenant.api.definitions import Definition
+from cotenant.api.definitions import KindDefinition
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.storage import PersistentVolume, decode_volume
 from cotenant.api.overlay import Overlay
@@ -94,7 +94,7 @@ def _errors(new: Any, old: Callable[[], Any]) -> list[FieldError]:
     return volume_errors(new, old())
 
 
-DEFINITION = Definition(
+DEFINITION = KindDefinition(
     VOLUMES,
     decode=decode_volume,
     errors=_errors,

@@ -8,7 +8,7 @@ from typing import Any
 
 from cotenant.api.ages import age
 from cotenant.api.columns import AGE, NAME, Cell, Column, Layout
-from cotenant.api.definitions import Definition
+from cotenant.api.definitions import KindDefinition
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.storage import BIND_MODE_NOW, BIND_MODE_WAIT, StorageClass, decode_storage_class
 from cotenant.api.snapshots import Snapshot
@@ -61,7 +61,7 @@ def _errors(new: Any, old: Callable[[], Any]) -> list[FieldError]:
     return class_errors(new, old())
 
 
-DEFINITION = Definition(
+DEFINITION = KindDefinition(
     STORAGE_CLASSES,
     decode=decode_storage_class,
     errors=_errors,

@@ -36,9 +36,9 @@ from cotenant.log.nats.jetstream import (
     API_ERRORS,
     CATCH_UP_LOOK_SECONDS,
     CATCH_UP_SECONDS,
-    ApiError,
     BusError,
     JetStream,
+    JetStreamError,
 )
 from cotenant.log.nats.wire import BusClient, inline_status
 from cotenant.model.subjects import LOG_IDENTITY
@@ -54,7 +54,7 @@ _WRONG_LAST_SEQUENCE = 10071
 
 
 class _Refusal(msgspec.Struct):
-    error: ApiError | None = None
+    error: JetStreamError | None = None
 
 
 class _Identity(msgspec.Struct):

@@ -1,6 +1,6 @@
 """Declares the four streams on a server, for `cotenant admin streams`. Services only check (`checking`).
 
-In: an operator's settings of each stream (`Wanted`). Out: the streams, the identity of LOG (`LogDeclared`), and
+In: an operator's settings of each stream (`StreamSettings`). Out: the streams, the identity of LOG (`LogDeclared`), and
 the changes, a line each. Streams are never made smaller: a larger size, more replicas or a longer age stay, and a line
 states it; so do fewer versions of a subject and a size beyond the bound, which make room on a full LOG
 (`cotenant.log.contract.Bounded`).
@@ -22,8 +22,8 @@ from cotenant.log.nats.jetstream import (
     API_ERRORS,
     NO_SPACE_TEXT,
     NO_STORAGE,
-    ApiError,
     JetStream,
+    JetStreamError,
     NoStreamError,
     PassingError,
     StreamInfo,
@@ -45,40 +45,40 @@ _SETTLED = ("persist_mode", "storage", "sources")
 """Settings that are fixed at a stream's creation. A stream whose source is changed copies everything once more."""
 
 
-class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class StreamPlacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """On which servers a stream may be."""
 
     cluster: str = ""
     tags: tuple[str, ...] = ()
 
 
-class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An operator's settings of a stream; None: the default."""
 
     replicas: int | None = None
     max_bytes: int | None = None
     max_age_seconds: int | None = None
-    placement: Placement | None = None
+    placement: StreamPlacement | None = None
 
 
-def wanted_of(replicas: int = 0, sizes: StreamSizes | None = None) -> dict[str, Wanted]:
+def wanted_of(replicas: int = 0, sizes: StreamSizes | None = None) -> dict[str, StreamSettings]:
     """Return the settings of each stream for a number of replicas (0: the present one) and sizes. HISTORY has one replica."""
-    found = {name: Wanted(replicas=replicas or None) for name in (LOG, USAGE, EXECUTION)}
+    found = {name: StreamSettings(replicas=replicas or None) for name in (LOG, USAGE, EXECUTION)}
     if sizes is None:
         return found
     return {
         LOG: msgspec.structs.replace(found[LOG], max_bytes=sizes.log),
-        HISTORY: Wanted(max_bytes=sizes.history),
+        HISTORY: StreamSettings(max_bytes=sizes.history),
         USAGE: found[USAGE],
         EXECUTION: msgspec.structs.replace(found[EXECUTION], max_bytes=sizes.execution),
     }
 
 
-def configurations(wanted: Mapping[str, Wanted]) -> list[dict[str, Any]]:
+def configurations(wanted: Mapping[str, StreamSettings]) -> list[dict[str, Any]]:
     """Return the configuration of each stream, in the order in which they must exist."""
     found = []
     for config in stream_configs():
-        settings = wanted.get(config["name"], Wanted())
+        settings = wanted.get(config["name"], StreamSettings())
         if settings.replicas is None:
             # One if it is created, the present number if it exists.
             del config["num_replicas"]
@@ -97,7 +97,7 @@ def configurations(wanted: Mapping[str, Wanted]) -> list[dict[str, Any]]:
     return found
 
 
-async def declare(api: JetStream, wanted: Mapping[str, Wanted], *, dry_run: bool = False) -> list[str]:
+async def declare(api: JetStream, wanted: Mapping[str, StreamSettings], *, dry_run: bool = False) -> list[str]:
     """Create missing streams, and update the others; returns a line for each difference. With
     `dry_run` nothing is changed. Raises BusError."""
     lines: list[str] = []
@@ -129,7 +129,7 @@ async def _declare(api: JetStream, config: dict[str, Any], dry_run: bool) -> lis
     return await _update(api, config, info, dry_run)
 
 
-async def _create(api: JetStream, config: dict[str, Any]) -> ApiError | None:
+async def _create(api: JetStream, config: dict[str, Any]) -> JetStreamError | None:
     error = await api.create_stream(config)
     while config["name"] == LOG and _is_no_storage(error) and config["max_bytes"] > MIN_LOG_BYTES:
         config["max_bytes"] //= 2
@@ -183,7 +183,7 @@ def _shown(key: str, value: Any) -> str:
     return "none" if value in (None, 0, -1) else str(value)
 
 
-def _is_no_storage(error: ApiError | None) -> bool:
+def _is_no_storage(error: JetStreamError | None) -> bool:
     return error is not None and error.err_code == NO_STORAGE
 
 

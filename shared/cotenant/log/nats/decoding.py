@@ -7,7 +7,6 @@ from typing import Protocol
 
 from cotenant.events.envelope import WHOLE, Event, EventError, MessageDecoders, UnknownEventTypeError, decode_event
 from cotenant.log.contract import HISTORY, LOG
-from cotenant.log.nats.wire import parse_headers
 
 logger = logging.getLogger(__name__)
 
@@ -16,6 +15,11 @@ REPLACES = "Cotenant-Replaces"
 """Header of a message that rolls its subject up and is no tombstone."""
 _MOST_DIGITS = 18
 """Of a number in a header, which any client may have written."""
+_READ = tuple(
+    (name, b"\r\n%b:" % name.encode())
+    for name in ("Nats-Rollup", "Nats-TTL", "Nats-Expected-Last-Subject-Sequence", REPLACES, "Nats-Stream-Source")
+)
+"""The headers that an event depends on, and how their lines begin."""
 
 
 def text_of(subject: bytes) -> str:
@@ -33,6 +37,19 @@ class DeadLetters(Protocol):
         self, stream: str, subject: str, sequence: int, reason: str, raw: bytes, writer: str = ""
     ) -> None:
         """Publish the message as a dead letter, with the reason; the reader continues."""
+
+
+def headers_of_event(block: bytes) -> Headers:
+    """Return the headers of a block that an event depends on, each as its first line has it: the server goes by that one. A
+    load reads many blocks of a dozen lines."""
+    headers: Headers = {}
+    for name, beginning in _READ:
+        start = block.find(beginning)
+        if start >= 0:
+            start += len(beginning)
+            end = block.find(b"\r\n", start)
+            headers[name] = block[start : end if end >= 0 else len(block)].decode(errors="replace").strip()
+    return headers
 
 
 def _ttl_seconds(headers: Headers) -> int:
@@ -95,7 +112,7 @@ class MessageDecoder:
         reads_headers = self._stream == HISTORY or b"Nats-Rollup" in block or b"Nats-TTL" in block
         try:
             if reads_headers:
-                event = event_of(self._stream, subject, sequence, data, parse_headers(block), self.decoders)
+                event = event_of(self._stream, subject, sequence, data, headers_of_event(block), self.decoders)
             else:
                 event = decode_event(data, subject=subject, stream=self._stream, sequence=sequence, decoders=self.decoders)
         except UnknownEventTypeError as error:

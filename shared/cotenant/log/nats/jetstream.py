@@ -57,7 +57,7 @@ class PassingError(BusError):
     """The server is temporarily unavailable: there is no leader, or not enough servers are up."""
 
 
-class ApiError(msgspec.Struct):
+class JetStreamError(msgspec.Struct):
     """Why the server refused."""
 
     code: int = 0
@@ -79,7 +79,7 @@ class ApiError(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct):
-    error: ApiError | None = None
+    error: JetStreamError | None = None
 
 
 class _StoredMessage(msgspec.Struct):
@@ -92,12 +92,12 @@ class _StoredMessage(msgspec.Struct):
 
 class _GetAnswer(msgspec.Struct):
     message: _StoredMessage | None = None
-    error: ApiError | None = None
+    error: JetStreamError | None = None
 
 
 class _Names(msgspec.Struct):
     streams: tuple[str, ...] | None = None
-    error: ApiError | None = None
+    error: JetStreamError | None = None
 
 
 class StreamState(msgspec.Struct):
@@ -122,7 +122,7 @@ class _SubjectsState(msgspec.Struct):
 class _SubjectsInfo(msgspec.Struct):
     state: _SubjectsState = msgspec.field(default_factory=_SubjectsState)
     total: int = 0
-    error: ApiError | None = None
+    error: JetStreamError | None = None
 
 
 class StreamCluster(msgspec.Struct):
@@ -145,7 +145,7 @@ class StreamInfo(msgspec.Struct):
     config: dict[str, Any] = {}
     state: StreamState = msgspec.field(default_factory=StreamState)
     cluster: StreamCluster = msgspec.field(default_factory=StreamCluster)
-    error: ApiError | None = None
+    error: JetStreamError | None = None
 
     @property
     def limits(self) -> StreamLimits:
@@ -174,7 +174,7 @@ class StreamInfo(msgspec.Struct):
         return int(text) if text.isdigit() else 0
 
 
-def is_no_space(error: ApiError) -> bool:
+def is_no_space(error: JetStreamError) -> bool:
     """Whether a message was refused because its stream is at its bound, or the server at that of its storage."""
     if error.err_code == _STORE_FAILED:
         return MAX_BYTES_TEXT in error.description or NO_SPACE_TEXT in error.description
@@ -210,11 +210,11 @@ class JetStream:
         answer = await self._client.ask(f"{self._client.api}.{subject}", b"", msgspec.json.encode(body), seconds=seconds)
         return msgspec.json.decode(answer, type=kind)
 
-    async def create_stream(self, config: dict[str, Any]) -> ApiError | None:
+    async def create_stream(self, config: dict[str, Any]) -> JetStreamError | None:
         """Create a stream; returns why the server refused."""
         return (await self._call(f"STREAM.CREATE.{config['name']}", config, _Answer)).error
 
-    async def update_stream(self, config: dict[str, Any]) -> ApiError | None:
+    async def update_stream(self, config: dict[str, Any]) -> JetStreamError | None:
         """Change a stream; returns why the server refused."""
         return (await self._call(f"STREAM.UPDATE.{config['name']}", config, _Answer)).error
 

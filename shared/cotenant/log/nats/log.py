@@ -43,7 +43,7 @@ from cotenant.log.nats.checking import check_streams
 from cotenant.log.nats.confined import identity, leaders_end_beyond
 from cotenant.log.nats.connecting import connected
 from cotenant.log.nats.consumer import PULL_BATCH
-from cotenant.log.nats.declaring import Wanted, declare, wanted_of
+from cotenant.log.nats.declaring import StreamSettings, declare, wanted_of
 from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, BOUND, EXTENDED, BusError, is_no_space
 from cotenant.log.nats.lookups import Lookups, id_of
 from cotenant.log.nats.publishing import Ack, Message, drained, header_lines, send
@@ -86,7 +86,7 @@ class NatsLog(Lookups):
         self.on_dead_letter: Callable[[], None] = lambda: None
 
     async def declare(
-        self, wanted: Mapping[str, Wanted] | None = None, *, replicas: int = 0, sizes: StreamSizes | None = None
+        self, wanted: Mapping[str, StreamSettings] | None = None, *, replicas: int = 0, sizes: StreamSizes | None = None
     ) -> list[str]:
         """Declare the streams as an administrator does; returns the changes, a line each. See
         `cotenant.log.nats.declaring`. `replicas` and `sizes` are short forms of `wanted`."""
@@ -103,7 +103,7 @@ class NatsLog(Lookups):
             if not isinstance(outcome, Stored):
                 raise BusError(f"the identity of LOG was not stored: {outcome.reason}")
 
-    async def differences(self, wanted: Mapping[str, Wanted]) -> list[str]:
+    async def differences(self, wanted: Mapping[str, StreamSettings]) -> list[str]:
         """Return the changes that `declare` would make, without making them."""
         return await declare(self._api, wanted, dry_run=True)
 

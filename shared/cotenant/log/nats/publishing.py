@@ -12,7 +12,7 @@ import msgspec
 
 from cotenant.events.envelope import Event
 from cotenant.log.nats.decoding import REPLACES
-from cotenant.log.nats.jetstream import ANSWER_SECONDS, ApiError
+from cotenant.log.nats.jetstream import ANSWER_SECONDS, JetStreamError
 from cotenant.log.nats.wire import BusClient, frame
 
 BATCH_ID_BYTES = 9
@@ -28,7 +28,7 @@ class Ack(msgspec.Struct):
 
     seq: int = 0
     duplicate: bool = False
-    error: ApiError | None = None
+    error: JetStreamError | None = None
 
 
 _ACK = msgspec.json.Decoder(Ack)

@@ -23,7 +23,7 @@ from cotenant.log.contract import LOG, MAX_BEHIND, TOMBSTONE_TTL_SECONDS, USAGE,
 from cotenant.log.nats.consumer import Gap, PullConsumer
 from cotenant.log.nats.decoding import DeadLetters, MessageDecoder, text_of
 from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream, NoStreamError, stored_time
-from cotenant.log.nats.snapshot import Snapshot
+from cotenant.log.nats.snapshot import StreamSnapshot
 from cotenant.log.nats.wire import BusClient
 from cotenant.model.subjects import selecting
 
@@ -66,7 +66,7 @@ class NatsReader:
         """Server's time less `boot_seconds`, at least."""
         self._in_touch = 0.0
         """`boot_seconds` of the last delivery or heartbeat, 0 before the first."""
-        self._snapshot: Snapshot | None = Snapshot(client, stream, filters) if after is None else None
+        self._snapshot: StreamSnapshot | None = StreamSnapshot(client, stream, filters) if after is None else None
         self._after = after or 0
         """The consumer begins behind it."""
         self._delivers_from = 0
@@ -276,7 +276,7 @@ class NatsReader:
         self._consumer.gather_seconds = self._gather_seconds
 
     def gather(self, seconds: float, hurried: Sequence[str] = ()) -> None:
-        """See `cotenant.log.contract.Gathering`."""
+        """See `cotenant.log.contract.GatheringReader`."""
         self._gather_seconds = seconds
         self._hurried = tuple(hurried)
 

@@ -46,7 +46,7 @@ class _IncompleteError(Exception):
 _TRY_AGAIN = (*API_ERRORS, _IncompleteError)
 
 
-class Snapshot:
+class StreamSnapshot:
     """One load of one stream: `begin` once, then `take` until nothing comes."""
 
     def __init__(self, client: BusClient, stream: str, filters: Sequence[str]) -> None:

@@ -57,10 +57,13 @@ def parse_headers(block: bytes) -> dict[str, str]:
 
 def inline_status(block: bytes) -> str:
     """Return the status of a control message (`NATS/1.0 100 Idle Heartbeat`), "" where there is none."""
+    if block.startswith(_NO_STATUS):
+        return ""
     words = block.split(b"\r\n", 1)[0].split(b" ", 2)
     return words[1].decode(errors="replace") if len(words) > 1 else ""
 
 
+_NO_STATUS = b"NATS/1.0\r\n"
 _LINE_END = 2
 _BLOCK_SIZE = len("NATS/1.0\r\n\r\n")
 

@@ -17,7 +17,14 @@ from cotenant.domain.selectors import SelectorError
 from cotenant.events.migrations import AnomalyStreak, DetectorState, JobCondition, Migration
 from cotenant.model.quantities import resource_amount
 from cotenant.model.tiers import PriorityClass
-from cotenant_descheduler_arbiter.config.policy import AnomalyCondition, Budgets, CycleLimits, EvictableRules, LowNodeLoad, Pool
+from cotenant_descheduler_arbiter.config.policy import (
+    AnomalyCondition,
+    Budgets,
+    CycleLimits,
+    EvictableRules,
+    LowNodeLoad,
+    NodePool,
+)
 from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleCounts
 from cotenant_descheduler_arbiter.eviction.evictable import below_max_cost, why_not_evictable
 from cotenant_descheduler_arbiter.eviction.fit import misfit
@@ -121,8 +128,8 @@ def _selector(document: Json | None) -> LabelSelector | None:
     return msgspec.convert(document, LabelSelector) if document is not None else None
 
 
-def _pool(document: Json) -> Pool:
-    return Pool(
+def _pool(document: Json) -> NodePool:
+    return NodePool(
         name=document.get("name", ""),
         node_selector=_selector(document.get("nodeSelector")),
         use_deviation_thresholds=document.get("useDeviationThresholds", False),

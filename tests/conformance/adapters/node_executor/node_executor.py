@@ -28,7 +28,7 @@ from cotenant_node_executor.strategies.cpu.suppression import cpu_set as suppres
 from cotenant_node_executor.strategies.cpu.suppression import quantity as suppress_quantity
 from cotenant_node_executor.strategies.pods import batch_values as batch
 from cotenant_node_executor.targets.cpulist import format_cpu_list, parse_cpu_list
-from cotenant_node_executor.targets.interface import Capabilities, CgroupVersion, Knob, KnobSupport
+from cotenant_node_executor.targets.interface import CgroupVersion, Knob, KnobSupport, NodeCapabilities
 
 
 def _pods(given: dict[str, Any]) -> list[Pod]:
@@ -37,7 +37,7 @@ def _pods(given: dict[str, Any]) -> list[Pod]:
 
 def _split(given: dict[str, Any], reserved: float) -> suppress_quantity.UsageSplit:
     hosts = [
-        suppress_quantity.HostApplication(
+        suppress_quantity.HostApplicationClass(
             name=host["name"], qos=host.get("qos") or "", base=(host.get("cgroupPath") or {}).get("base") or ""
         )
         for host in given.get("hostApplications") or []
@@ -128,13 +128,13 @@ def cpu_suppress_cfs(given: dict[str, Any], *, name: str) -> object:
     return {"quota": current if quota is None else quota}
 
 
-def _amounts(name: str, container: dict[str, Any]) -> pod_view.BatchAmounts:
+def _amounts(name: str, container: dict[str, Any]) -> pod_view.ContainerAmounts:
     requests, limits = container.get("requests") or {}, container.get("limits") or {}
 
     def value(mapping: dict[str, Any], key: str) -> int | None:
         return parse_value(mapping[key]) if key in mapping else None
 
-    return pod_view.BatchAmounts(
+    return pod_view.ContainerAmounts(
         name=name,
         request_cpu_milli=value(requests, BATCH_CPU),
         limit_cpu_milli=value(limits, BATCH_CPU),
@@ -207,7 +207,7 @@ def group_identity(given: dict[str, Any], *, name: str) -> object:
     if op == "supported":
         assert given["sysctlGroupIdentity"] is None, "a sysctl without the file: the executor has nothing to write"
         knobs = {Knob.CPU_BVT.value: KnobSupport(given["kubepodsHasBvtFile"])}
-        capabilities = Capabilities(CgroupVersion(given["cgroupVersion"]), (), sandbox=False, root="", knobs=knobs)
+        capabilities = NodeCapabilities(CgroupVersion(given["cgroupVersion"]), (), sandbox=False, root="", knobs=knobs)
         return {"supported": bvt_rule(NodeSLORendered(node="n"), capabilities) is not None}
     if op == "init_sysctl":
         first, second = identity.enabled_sysctls(given["sched_group_identity_enabled"], given["sched_core"])

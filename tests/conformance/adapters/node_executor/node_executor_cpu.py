@@ -55,7 +55,7 @@ def cpu_burst(given: dict[str, Any], *, name: str) -> object:
         case "merge_config":
             node = None if given["nodeConfig"] is None else _config(given["nodeConfig"])
             annotation = given.get("podAnnotation")
-            merged = burst.pod_config(node, {} if annotation is None else {burst.ANNOTATION: annotation})
+            merged = burst.pod_config(node, {} if annotation is None else {burst.ANNOTATION_CPU_BURST: annotation})
             return {"config": None if merged is None else msgspec.to_builtins(merged)}
         case "cfs_burst":
             pod, each = kernel_burst.pod_bursts_us(_config(given["config"]), [_limit(entry) for entry in given["containers"]])
@@ -152,14 +152,14 @@ def _picked(given: dict[str, Any]) -> list[str]:
         uid = pod.metadata.uid
         names[uid] = pod.metadata.name
         milli = int(float(used.get(uid, 0)) * 1000)
-        candidates.append(victims.Candidate(uid, pod.spec.priority, _requests(pod, BATCH_CPU), milli))
+        candidates.append(victims.CpuEvictionCandidate(uid, pod.spec.priority, _requests(pod, BATCH_CPU), milli))
     chosen = victims.taken(victims.by_satisfaction(candidates), given["releaseMilliCPU"], lambda pod: pod.request_milli)
     return [names[pod.uid] for pod in chosen]
 
 
 def _pool(given: dict[str, Any]) -> cpuset_rule.CpuPools:
-    def pools(key: str) -> tuple[cpuset_rule.Pool, ...]:
-        return msgspec.convert(given.get(key) or [], tuple[cpuset_rule.Pool, ...])
+    def pools(key: str) -> tuple[cpuset_rule.SharePool, ...]:
+        return msgspec.convert(given.get(key) or [], tuple[cpuset_rule.SharePool, ...])
 
     return cpuset_rule.CpuPools(
         share=pools("sharePools"),

@@ -8,7 +8,7 @@ from cotenant_node_executor.targets import convert
 from cotenant_node_executor.targets.cgroup import paths
 from cotenant_node_executor.targets.cgroup.files import kernel_text, own_value
 from cotenant_node_executor.targets.cgroup.levels import level_values
-from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath, Layout
+from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath, KubeletCgroupDriver
 from cotenant_node_executor.targets.interface import CgroupVersion, Knob
 
 
@@ -43,11 +43,11 @@ def _convert(given: dict[str, Any]) -> int | str:
                 return convert.memory_limit_v1(given["content"])
             return convert.memory_limit_v2(given["content"])
         case "container_dir":
-            return paths.container_dir(Layout(given["driver"]), given["containerID"])
+            return paths.container_dir(KubeletCgroupDriver(given["driver"]), given["containerID"])
         case "parse_pod_id":
-            return paths.pod_uid_of_dir(Layout(given["driver"]), given["basename"])
+            return paths.pod_uid_of_dir(KubeletCgroupDriver(given["driver"]), given["basename"])
         case _:
-            return paths.container_number_of_dir(Layout(given["driver"]), given["basename"])
+            return paths.container_number_of_dir(KubeletCgroupDriver(given["driver"]), given["basename"])
 
 
 def _leveled_write(given: dict[str, Any]) -> dict[str, object]:
@@ -65,5 +65,5 @@ def host_app_cgroup(given: dict[str, Any], *, name: str) -> object:
     application = given["hostApplication"]
     path = application.get("cgroupPath")
     where = path and HostApplicationPath(path.get("base", ""), path.get("parentDir", ""), path.get("relativePath", ""))
-    layout = Layout(given["driver"])
+    layout = KubeletCgroupDriver(given["driver"])
     return {"path": paths.host_application_dir(layout, application["name"], application.get("qos") or "", where)}

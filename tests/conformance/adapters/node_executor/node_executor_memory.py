@@ -79,14 +79,14 @@ def memory_qos(given: dict[str, Any]) -> object:
 def memory_evict(given: dict[str, Any]) -> object:
     node = decode_node(json.dumps(given["node"]).encode())
     capacity = parse_value(node.status.capacity.get("memory", 0))
-    config = sections.fitted(sections.lowered_object(json.dumps(given["config"])), evict.EvictConfig, "vector")
+    config = sections.fitted(sections.lowered_object(json.dumps(given["config"])), evict.MemoryEvictConfig, "vector")
     used = {uid: parse_value(amount) for uid, amount in (given.get("podMemoryUsed") or {}).items()}
     node_used = given.get("nodeMemoryUsed")
     if node_used is None or not config.enable:
         return {"evicted": []}
     tasks = evict.usage_tasks(config, capacity, parse_value(node_used), frozenset((evict.BE_MEMORY_EVICT,)))
     pods = [
-        victims.Candidate(
+        victims.MemoryEvictionCandidate(
             pod.metadata.uid,
             pod.metadata.name,
             victims.traits(pod),

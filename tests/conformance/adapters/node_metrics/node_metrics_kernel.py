@@ -11,14 +11,15 @@ from typing import Any
 
 import msgspec
 
+from cotenant.domain.qos import KubeQoS
 from cotenant.model.quantities import parse_value
 from cotenant_node_executor.sampling import idle_pages, proc, usage
 from cotenant_node_executor.sampling.sampler import system_usage
 from cotenant_node_executor.sampling.slow import cpi as counters
-from cotenant_node_executor.sampling.snapshot import GroupUsage, HostApplicationUsage, NodeUsage, PodUsage, PressureSet
+from cotenant_node_executor.sampling.snapshot import GroupUsage, HostApplicationSample, NodeUsage, PodSample, PressureSet
 from cotenant_node_executor.targets import convert, parse
 from cotenant_node_executor.targets.cgroup import paths
-from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath, KubeQoS, Layout
+from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath, KubeletCgroupDriver
 from cotenant_node_executor.targets.cpulist import parse_cpu_list, smallest_cpu_list
 from cotenant_node_executor.targets.interface import CgroupVersion
 from cotenant_node_executor.targets.kubelet.binding import KubeletPod, bind, container_number, expected_directory, runtime_of
@@ -82,7 +83,7 @@ def cgroup_parse(given: Given, *, name: str) -> object:
 
 
 def cgroup_paths(given: Given, *, name: str) -> object:
-    layout = Layout(given.get("driver", "systemd"))
+    layout = KubeletCgroupDriver(given.get("driver", "systemd"))
     qos = KubeQoS(given.get("kube_qos") or "Guaranteed")
 
     def container_path() -> str:
@@ -129,7 +130,7 @@ def _pod(uid: str, qos: KubeQoS, ids: Iterable[str] = ()) -> KubeletPod:
     return KubeletPod(uid, group, (*ids,), {each: each for each in ids})
 
 
-def _sandbox(layout: Layout, given: Given) -> str:
+def _sandbox(layout: KubeletCgroupDriver, given: Given) -> str:
     """The one directory that belongs to no known container, as the service leaves it over."""
     pod = _pod("u", KubeQoS.BURSTABLE, (*given["container_ids"], *given["init_container_ids"]))
     found = FoundPod("u", KubeQoS.BURSTABLE, "p", 1, tuple([FoundContainer(each, 2) for each in given["container_dirs"]]))
@@ -148,7 +149,7 @@ def _seen(kubepods: Kubepods) -> set[tuple[str, str | None]]:
     }
 
 
-def _life_event(layout: Layout, given: Given) -> object:
+def _life_event(layout: KubeletCgroupDriver, given: Given) -> object:
     """What comes or goes when that directory is made or removed in kubelet's tree."""
     with TemporaryDirectory() as folder:
         # The vectors' trees begin below kubelet's root.
@@ -177,8 +178,8 @@ def _life_event(layout: Layout, given: Given) -> object:
     return {"type": f"container{suffix}", "podID": uid, "containerID": container}
 
 
-def _counter(reading: dict[str, int] | None, key: str, time: str, unit_ns: int = 1) -> usage.Counter | None:
-    return None if reading is None else usage.Counter(reading[key], reading[time] * unit_ns)
+def _counter(reading: dict[str, int] | None, key: str, time: str, unit_ns: int = 1) -> usage.CumulativeCounter | None:
+    return None if reading is None else usage.CumulativeCounter(reading[key], reading[time] * unit_ns)
 
 
 def _reading(given: dict[str, float] | None, outdated_seconds: float) -> GroupUsage:
@@ -225,8 +226,8 @@ def _system(given: Given) -> dict[str, float] | None:
     if node is None or any(each.cpu_milli is None for each in readings.values()):
         return None
     whole = NodeUsage(round(node["cpu"] * 1000), 0, round(node["memory"]), 0, 0, PressureSet())
-    pods = {name: PodUsage(name, "", readings[name]) for name in given["pods"]}
-    found = system_usage(whole, pods, {"host": HostApplicationUsage("host", readings["host"])})
+    pods = {name: PodSample(name, "", readings[name]) for name in given["pods"]}
+    found = system_usage(whole, pods, {"host": HostApplicationSample("host", readings["host"])})
     return {"cpu": (found.cpu_milli or 0) / 1000, "memory": found.memory_bytes}
 
 

@@ -16,7 +16,7 @@ from cotenant.domain.quota.trees.counted_quota import SolvedQuota
 from cotenant.domain.quota.trees.demands import counted_request
 from cotenant.domain.quota.trees.hierarchy import build_trees
 from cotenant.domain.quota.trees.node_totals import counted_node
-from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.trees.scale_min import MinOf, scale_mins
 from cotenant.domain.quota.trees.terminating import Terminating, ignored_after
 from cotenant.domain.quota.trees.totals import available, tree_totals
@@ -172,7 +172,7 @@ class _World:
         features = given.get("features") or {}
         self.tree = given.get("treeID") or ""
         self.now = given.get("now") or 0
-        self.rules = Rules(
+        self.rules = QuotaRules(
             scale_min=given["scaleMinEnabled"],
             guarantee_usage=features.get("ElasticQuotaGuaranteeUsage", False),
         )

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from cotenant.api.kinds import Kind
-from cotenant.domain.quota.gates import GATES, quota_gates
+from cotenant.domain.quota.gates import QUOTA_GATES, quota_gates
 from cotenant.domain.quota.names import ANNOTATION_CHILD_REQUEST
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
@@ -44,7 +44,7 @@ def quota_affinity(given: Json, *, name: str) -> object:
 
 
 def quota_webhook_admission(given: Json, *, name: str) -> object:
-    features = {gate: on for gate, on in (given.get("features") or {}).items() if gate in GATES}
+    features = {gate: on for gate, on in (given.get("features") or {}).items() if gate in QUOTA_GATES}
     core = GatewayCore(quota_gates=quota_gates(",".join(f"{gate}={str(on).lower()}" for gate, on in features.items())))
     for quota in given["quotas"]:
         _fold(core, ELASTIC_QUOTAS, quota)

@@ -10,7 +10,7 @@ import msgspec
 
 from cotenant.api.objects.policies import ElasticQuota
 from cotenant.api.validation.fields import FieldError, FieldReason
-from cotenant.domain.quota.gates import GATES, QuotaGates, quota_gates
+from cotenant.domain.quota.gates import QUOTA_GATES, QuotaGates, quota_gates
 from cotenant.domain.quota.names import ANNOTATION_SHARED_WEIGHT, LABEL_PARENT, LABEL_TREE, ROOT
 from cotenant.domain.quota.place import (
     Place,
@@ -95,7 +95,7 @@ def quota_validation(given: Json, *, name: str) -> object:
 
 
 def _gates(given: Json) -> QuotaGates:
-    features = {name: on for name, on in (given.get("features") or {}).items() if name in GATES}
+    features = {name: on for name, on in (given.get("features") or {}).items() if name in QUOTA_GATES}
     return quota_gates(",".join(f"{name}={str(on).lower()}" for name, on in features.items()))
 
 

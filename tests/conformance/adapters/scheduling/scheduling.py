@@ -26,7 +26,7 @@ from cotenant_scheduler.state.load.load_estimate import (
 from cotenant_scheduler.state.nodes import NodeDescription, NodeTable
 from cotenant_scheduler.state.reading.pod_reader import PodReader
 from cotenant_scheduler.state.reading.priorities import PriorityValues
-from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
+from cotenant_scheduler.state.reading.shapes import ParsedPod, Shape
 
 Json = dict[str, Any]
 
@@ -74,7 +74,7 @@ def _report(metric: Json | None, resources: tuple[str, ...]) -> NodeReport | Non
     )
 
 
-def _facts(reader: PodReader, pod: Json) -> PodFacts:
+def _facts(reader: PodReader, pod: Json) -> ParsedPod:
     facts = reader.read(msgspec.json.encode(pod), PriorityValues())
     assert facts.shape is not None, facts.error
     return facts

@@ -13,7 +13,7 @@ from cotenant.api.times import go_duration, parse_rfc3339
 from cotenant.domain.gangs import (
     GangError,
     MatchPolicy,
-    Phase,
+    PodGroupPhase,
     PodGroupState,
     gang_id,
     gang_name,
@@ -204,7 +204,7 @@ def _synchronised(given: Json) -> Json:
     decoded = decode_pod_group(msgspec.json.encode(group))
     cache = _cache({"podGroups": [group]}, *((pod, None) for pod in given["pods"]))
     last = PodGroupState(
-        Phase(status.get("phase", "")),
+        PodGroupPhase(status.get("phase", "")),
         status.get("scheduled", 0),
         status.get("running", 0),
         status.get("succeeded", 0),

@@ -22,7 +22,7 @@ from cotenant_batch_resource_calculator.formulas import amounts as algebra
 from cotenant_batch_resource_calculator.formulas.amounts import Amounts
 from cotenant_batch_resource_calculator.formulas.batch import MeasuredUsage
 from cotenant_batch_resource_calculator.formulas.evaluation import (
-    Evaluation,
+    CalculatedResources,
     NodeAmounts,
     NodeMeasurement,
     calculate,
@@ -142,7 +142,7 @@ def _item(quantity: str, zones: Mapping[str, str]) -> Json:
     return {"reset": False, "quantity": quantity} | ({"zones": dict(zones)} if zones else {})
 
 
-def _batch_items(evaluation: Evaluation, zones: Mapping[str, Amounts]) -> Json:
+def _batch_items(evaluation: CalculatedResources, zones: Mapping[str, Amounts]) -> Json:
     assert evaluation.terms is not None
     batch = evaluation.terms.batch
     by_zone = dict(zip(zones, evaluation.zones, strict=True))

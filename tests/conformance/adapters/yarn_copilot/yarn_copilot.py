@@ -11,7 +11,7 @@ import msgspec
 from cotenant.domain.third_party import (
     HADOOP_YARN,
     KOORD_BATCH,
-    Allocation,
+    ThirdPartyAllocation,
     ThirdPartyError,
     batch_total,
     parse_allocations,
@@ -27,7 +27,7 @@ from cotenant_yarn_copilot.batch_source import batch_of_node
 from cotenant_yarn_copilot.capacity import BatchAmounts, Rounding, YarnResource, of_yarn, to_yarn
 from cotenant_yarn_copilot.node_id import DEFAULT_CLUSTER, NodeIdError, PodLabels, YarnNodeId, choose_nm_pod, yarn_node_of
 from cotenant_yarn_copilot.reconcile import KubernetesNode, PlanKind, outcome_of, plan_node, used_of
-from cotenant_yarn_copilot.update_call import Step, update_steps
+from cotenant_yarn_copilot.update_call import UpdateCall, update_steps
 
 Json = dict[str, Any]
 
@@ -112,12 +112,12 @@ def yarn_update_call(given: Json, *, name: str) -> object:
         step = next(steps)
         while True:
             calls.append(step.value)
-            step = steps.send(step is not Step.UPDATE or given.get("update") == "ok")
+            step = steps.send(step is not UpdateCall.UPDATE or given.get("update") == "ok")
     except StopIteration as end:
         return {"error": end.value, "calls": calls}
 
 
-def _allocation_of(annotations: Mapping[str, str], name: str) -> Allocation | None:
+def _allocation_of(annotations: Mapping[str, str], name: str) -> ThirdPartyAllocation | None:
     return next((each for each in parse_allocations(annotations) if each.name == name), None)
 
 
@@ -128,7 +128,7 @@ def yarn_node_resource(given: Json, *, name: str) -> object:
     outcome = outcome_of(plan, update_failed=given.get("updateNodeResource") != "ok", used=used)
     annotations = dict(node.annotations) if node is not None else {}
     if outcome.foreign is not None:
-        annotations = write_allocation(annotations, Allocation(HADOOP_YARN, KOORD_BATCH, _resources(outcome.foreign)))
+        annotations = write_allocation(annotations, ThirdPartyAllocation(HADOOP_YARN, KOORD_BATCH, _resources(outcome.foreign)))
     entry = _allocation_of(annotations, HADOOP_YARN)
     result: Json = {
         "requeue": outcome.again,
@@ -188,5 +188,7 @@ def third_party_parse(given: Json, *, name: str) -> object:
 
 
 def third_party_write(given: Json, *, name: str) -> object:
-    allocation = Allocation(given["name"], given["priority"], msgspec.convert(given["resources"], dict[str, str | int | float]))
+    allocation = ThirdPartyAllocation(
+        given["name"], given["priority"], msgspec.convert(given["resources"], dict[str, str | int | float])
+    )
     return {"annotations": write_allocation(given["annotations"] or {}, allocation)}

@@ -14,7 +14,7 @@ from cotenant.log.contract import EXECUTION
 from cotenant_gateway.access import audit as audits
 from cotenant_gateway.access.attributes import RequestAttributes
 from cotenant_gateway.access.audit import Audit
-from cotenant_gateway.access.rates import MAX_CALLERS, Buckets, Rate
+from cotenant_gateway.access.rates import MAX_CALLERS, Rate, TokenBuckets
 from cotenant_gateway.access.users import authenticated
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -114,19 +114,19 @@ async def test_texts_are_short_and_can_be_encoded(audit: Audit, log: Confirming)
 
 
 def test_a_caller_is_held_to_a_rate_and_others_are_not() -> None:
-    buckets = Buckets(Rate(2.0, 4.0))
+    buckets = TokenBuckets(Rate(2.0, 4.0))
     assert [buckets.take("anna", 0.0) for _ in range(6)] == [True] * 4 + [False] * 2
     assert buckets.take("berta", 0.0)
     assert not buckets.take("anna", 0.4)
     assert buckets.take("anna", 0.9)
     assert [buckets.take("anna", 1000.0) for _ in range(5)] == [True] * 4 + [False]
     assert buckets.refused == 4
-    unlimited = Buckets(Rate(0.0, 0.0))
+    unlimited = TokenBuckets(Rate(0.0, 0.0))
     assert all(unlimited.take("anna", 0.0) for _ in range(1000))
 
 
 def test_callers_are_forgotten_the_longest_ago_first() -> None:
-    buckets = Buckets(Rate(1.0, 1.0))
+    buckets = TokenBuckets(Rate(1.0, 1.0))
     for number in range(MAX_CALLERS + 1):
         assert buckets.take(f"user-{number}", 0.0)
     assert buckets.take("user-0", 0.0)

@@ -325,7 +325,7 @@ def test_a_live_pods_spec_changes_in_few_fields_only() -> None:
     with pytest.raises(ApiError, match="may not change fields other than"):
         merge({"spec": {"restartPolicy": "Never"}})
     merge({"spec": {"activeDeadlineSeconds": 5}})
-    with pytest.raises(ApiError, match="immutable"):
+    with pytest.raises(ApiError, match="immutable, it is not set"):
         merge({"metadata": {"labels": {"koordinator.sh/qosClass": "LS"}}})
 
 

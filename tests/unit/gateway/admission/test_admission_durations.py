@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cotenant_gateway.shell.durations import BOUNDS_MILLISECONDS, Durations, Series
+from cotenant_gateway.shell.durations import BOUNDS_MILLISECONDS, Durations, HistogramSeries
 from cotenant_gateway.statuses import ApiError
 from tests.builders import container
 from tests.unit.gateway.builders_gateway import World, manifest
@@ -48,4 +48,4 @@ def test_buckets_are_cumulative_and_end_with_everything() -> None:
     assert (shown["0.001"], shown["0.002"], shown["524.288"], shown["+Inf"]) == (2, 3, 3, 5)
     assert len(shown) == len(BOUNDS_MILLISECONDS) + 1
     assert series.milliseconds == pytest.approx(1e12 + 10_000, rel=1e-9)
-    assert [count for _, count in Series().up_to()] == [0] * 21
+    assert [count for _, count in HistogramSeries().up_to()] == [0] * 21

@@ -145,6 +145,7 @@ def warnings(document: object) -> tuple[str, ...]:
         ("cpu-normalization-config", {"defaultRatio": 5.1}, "defaultRatio"),
         ("cpu-normalization-config", {"nodeConfigs": [{"enable": True}]}, "nodeConfigs[0].nodeSelector"),
         ("resource-amplification-config", {"resourceAmplificationRatio": {"cpu": 0.9}}, "resourceAmplificationRatio[cpu]"),
+        ("resource-amplification-config", {"resourceAmplificationRatio": {"cpu": 1e18}}, "resourceAmplificationRatio[cpu]"),
         ("resource-amplification-config", {"resourceAmplificationRatio": ["cpu"]}, "resourceAmplificationRatio"),
     ],
 )
@@ -178,6 +179,27 @@ def test_without_the_label_nothing_is_refused_and_the_writer_is_told_what_would_
     assert fields == ["data[colocation-config].degradeTimeMinutes", "data[system-config]"]
     assert "koordinator.sh/configmap-type: slo-controller-config the ConfigMap would have been refused" in told[2]
     assert not warnings(config({}, colocation_config={"enable": True}))
+
+
+def test_what_a_warning_says_of_a_section_that_is_wrong_is_what_becomes_of_it() -> None:
+    document = config({}, resource_threshold_config={"clusterStrategy": {"memoryEvictThresholdPercent": 60}}, system_config="[")
+    (_, _, told) = warnings(document)
+    assert "that cannot be read leaves the last one that could in force, any other is applied as it is" in told
+    data = document["data"]
+    assert isinstance(data, dict)
+    loaded = load_configuration(data)
+    threshold = loaded.strategies["resource-threshold-config"]
+    assert threshold is not None
+    assert threshold.cluster["memoryEvictThresholdPercent"] == 60
+    assert loaded.strategies["system-config"] is None
+
+
+@pytest.mark.parametrize("section", list(SECTIONS))
+def test_an_empty_section_that_cannot_be_read_is_warned_of(section: str) -> None:
+    told = warnings(config(None, **{section: ""}))
+    rejected = load_configuration({section: ""}).rejected
+    assert [f"data[{name}]" for name in rejected] == [text.partition(" is empty")[0] for text in told]
+    assert all("remove the key for the defaults" in text for text in rejected.values())
 
 
 def test_policies_that_do_nothing_are_warned_of() -> None:

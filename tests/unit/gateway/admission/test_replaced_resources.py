@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotenant_gateway.admission.pods.replaced_resources import ANNOTATION, read_pairs
+from cotenant_gateway.admission.pods.replaced_resources import ANNOTATION_REPLACE_RESOURCES, read_pairs
 from cotenant_gateway.planning.updates import plan_replacement
 from cotenant_gateway.statuses import ApiError
 from tests.builders import container
 from tests.unit.gateway.builders_gateway import World, as_json, causes, kind, manifest
 
 EXTENDED = "node.koordinator.sh/extended-resource-spec"
-FIELD = f"metadata.annotations[{ANNOTATION}]"
+FIELD = f"metadata.annotations[{ANNOTATION_REPLACE_RESOURCES}]"
 
 
 def pod(pairs: str | None, requests: dict[str, str], limits: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
     containers = [container(image="app:1", requests=requests, limits=limits or requests)]
     document: dict[str, Any] = {**manifest("web", containers=containers, **spec)}
     if pairs is not None:
-        document["metadata"]["annotations"] = {ANNOTATION: pairs}
+        document["metadata"]["annotations"] = {ANNOTATION_REPLACE_RESOURCES: pairs}
     return document
 
 

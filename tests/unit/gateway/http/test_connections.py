@@ -19,7 +19,7 @@ from cotenant_gateway.http.app import answer_errors
 from cotenant_gateway.http.bodies import read_body
 from cotenant_gateway.http.clients.connections import LOOK_SECONDS, Connections, connection_of
 from cotenant_gateway.http.clients.large_answers import sent_in_pieces
-from cotenant_gateway.http.clients.limits import MIB, ByteBudget, Limits, StreamKind
+from cotenant_gateway.http.clients.limits import MIB, ByteBudget, GatewayLimits, StreamKind
 from cotenant_gateway.http.clients.streams import OpenStream, OpenStreams
 from cotenant_gateway.http.serving import made_runner
 from cotenant_gateway.shell.following import ReadModel
@@ -34,7 +34,7 @@ class Server:
     """A server with the gateway's connections: `/` answers, `/large` with much, `/stream` goes on until the client is gone,
     POST reads a body."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: GatewayLimits) -> None:
         self.limits = limits
         self.streams = OpenStreams(limits)
         self.ended: list[OpenStream] = []
@@ -125,7 +125,7 @@ def is_status(body: bytes, code: int) -> bool:
 
 
 async def test_beyond_the_bound_the_connection_idle_for_longest_is_closed() -> None:
-    async with Server(Limits(connections=4, connections_of_address=4)).running() as server:
+    async with Server(GatewayLimits(connections=4, connections_of_address=4)).running() as server:
         readers = []
         for _ in range(10):
             reader, writer = await server.connect()
@@ -139,7 +139,7 @@ async def test_beyond_the_bound_the_connection_idle_for_longest_is_closed() -> N
 
 
 async def test_where_no_connection_is_idle_a_new_one_gets_429() -> None:
-    async with Server(Limits(connections=3, connections_of_address=3)).running() as server:
+    async with Server(GatewayLimits(connections=3, connections_of_address=3)).running() as server:
         writers = []
         for _ in range(3):
             _, writer = await server.connect()
@@ -156,7 +156,7 @@ async def test_where_no_connection_is_idle_a_new_one_gets_429() -> None:
 
 
 async def test_one_address_does_not_take_the_connections_of_the_others() -> None:
-    async with Server(Limits(connections=6, connections_of_address=3)).running() as server:
+    async with Server(GatewayLimits(connections=6, connections_of_address=3)).running() as server:
         for _ in range(3):
             _, writer = await server.connect()
             writer.write(GET % b"/stream")
@@ -169,7 +169,7 @@ async def test_one_address_does_not_take_the_connections_of_the_others() -> None
 
 
 async def test_a_head_a_body_and_an_idle_connection_have_their_time() -> None:
-    async with Server(Limits(head_seconds=0.2, body_seconds=0.2, idle_seconds=0.2)).running() as server:
+    async with Server(GatewayLimits(head_seconds=0.2, body_seconds=0.2, idle_seconds=0.2)).running() as server:
         head, head_writer = await server.connect()
         head_writer.write(b"GET / HTTP/1.1\r\nX-Slow: ")
         body, body_writer = await server.connect()
@@ -182,7 +182,7 @@ async def test_a_head_a_body_and_an_idle_connection_have_their_time() -> None:
 
 
 async def test_a_stream_ends_when_its_client_goes_however_it_goes() -> None:
-    async with Server(Limits()).running() as server:
+    async with Server(GatewayLimits()).running() as server:
         for reset in (False, True):
             _, writer = await server.connect()
             writer.write(GET % b"/stream")
@@ -197,7 +197,7 @@ async def test_a_stream_ends_when_its_client_goes_however_it_goes() -> None:
 
 
 async def test_streams_are_bounded_in_all_and_by_address() -> None:
-    limits = Limits(streams={StreamKind.WATCH: (3, 2)})
+    limits = GatewayLimits(streams={StreamKind.WATCH: (3, 2)})
     async with Server(limits).running() as server:
         for _ in range(2):
             _, writer = await server.connect()
@@ -215,7 +215,7 @@ async def test_streams_are_bounded_in_all_and_by_address() -> None:
 
 
 async def test_a_client_that_does_not_read_is_cut_off_and_its_bytes_are_given_back() -> None:
-    async with Server(Limits(stalled_seconds=0.5)).running() as server:
+    async with Server(GatewayLimits(stalled_seconds=0.5)).running() as server:
         reader, writer = await server.connect(limit=1024)
         writer.write(GET % b"/large")
         await until(lambda: server.connections.answers.held == LARGE)
@@ -225,7 +225,7 @@ async def test_a_client_that_does_not_read_is_cut_off_and_its_bytes_are_given_ba
 
 
 async def test_who_takes_nothing_makes_room_for_the_others_answers() -> None:
-    async with Server(Limits(answer_bytes=LARGE + MIB)).running() as server:
+    async with Server(GatewayLimits(answer_bytes=LARGE + MIB)).running() as server:
         _, writer = await server.connect(limit=1024)
         writer.write(GET % b"/large")
         await until(lambda: server.connections.answers.held == LARGE)
@@ -242,7 +242,7 @@ async def test_who_takes_nothing_makes_room_for_the_others_answers() -> None:
 
 
 async def test_bodies_under_way_are_bounded_in_bytes() -> None:
-    async with Server(Limits(request_bytes=MIB)).running() as server:
+    async with Server(GatewayLimits(request_bytes=MIB)).running() as server:
         post = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
         first, writer = await server.connect()
         writer.write(post % 700_000)
@@ -262,7 +262,7 @@ async def test_bodies_under_way_are_bounded_in_bytes() -> None:
 
 
 async def test_a_vanished_machine_is_noticed_by_the_kernel() -> None:
-    async with Server(Limits()).running() as server:
+    async with Server(GatewayLimits()).running() as server:
         await server.connect()
         await until(lambda: len(server.connections.open) == 1)
         (connection,) = server.connections.open
@@ -295,7 +295,7 @@ HEADS = {
 
 
 async def test_heads_beyond_all_measure_get_a_status() -> None:
-    async with Server(Limits()).running() as server:
+    async with Server(GatewayLimits()).running() as server:
         for name, (sent, expected) in HEADS.items():
             code, body = await ask(server, sent)
             assert code in expected, name

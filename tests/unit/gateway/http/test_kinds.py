@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from cotenant.api.columns import NAME, Cell, Column, Layout
-from cotenant.api.definitions import Definition, Registry
+from cotenant.api.definitions import KindDefinition, Registry
 from cotenant.api.edits import with_metadata
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.metadata import ObjectMeta, View
@@ -51,14 +51,14 @@ def _not_negative(whale: _Whale, _: object) -> list[FieldError]:
 
 WHALES = Kind("whales.example.io", "v1", "pods", "WhalePod", True)
 PEAS = Kind("peas.example.io", "v1beta1", "pods", "PeaPod", False)
-WHALE = Definition(
+WHALE = KindDefinition(
     WHALES,
     decode=msgspec.json.Decoder(_Whale).decode,
     errors=_not_negative,
     layout=Layout((NAME, Column("Size", "integer")), _size),
     read_only=False,
 )
-PEA = Definition(
+PEA = KindDefinition(
     PEAS,
     default=lambda document: with_metadata(document, {"labels": {"grown": "true"}}),
     compose=lambda _: Overlay(status={"habitat": raw("field")}),
@@ -144,16 +144,16 @@ def test_a_watch_of_one_kind_sees_nothing_of_the_others(world: World) -> None:
 
 
 @pytest.mark.parametrize(("definition", "column", "cell"), [(WHALE, "Size", 9), (PEA, "Habitat", "field")])
-def test_each_kind_has_its_own_columns(world: World, definition: Definition, column: str, cell: Cell) -> None:
+def test_each_kind_has_its_own_columns(world: World, definition: KindDefinition, column: str, cell: Cell) -> None:
     shown = json.loads(table(definition.layout, world.core.objects(definition.kind), {}, NOW, TableFormat()))
     assert [found["name"] for found in shown["columnDefinitions"]] == ["Name", column]
     assert [row["cells"] for row in shown["rows"]] == [["web", cell]]
 
 
 def test_a_resource_or_a_type_has_one_definition() -> None:
-    again = Definition(Kind("", "v1", "pods", "OtherPod", True))
+    again = KindDefinition(Kind("", "v1", "pods", "OtherPod", True))
     with pytest.raises(ValueError, match="same group and plural"):
         Registry((*REGISTRY, again))
-    renamed = Definition(Kind("", "v1", "morepods", "Pod", True))
+    renamed = KindDefinition(Kind("", "v1", "morepods", "Pod", True))
     with pytest.raises(ValueError, match="same apiVersion and kind"):
         Registry((*REGISTRY, renamed))

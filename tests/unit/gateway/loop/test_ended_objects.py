@@ -13,7 +13,7 @@ from cotenant.log.contract import Head, Refused
 from cotenant.log.plans import Outcome, Plan, Written
 from cotenant.model.subjects import object_subject, pod_subject, run_subject
 from cotenant_gateway.loop.requests import storing
-from cotenant_gateway.loop.steps import Look, Request, Store
+from cotenant_gateway.loop.steps import GetLast, Request, Store
 from cotenant_gateway.planning.built_in import missing_built_ins
 from cotenant_gateway.planning.creations import plan_creation
 from cotenant_gateway.read_model import ended
@@ -121,7 +121,7 @@ def created_over(standing: Head | None, expected: int) -> tuple[int, bool]:
     request = storing(first, FOLDED)
     assert next(request) == Store(first)
     step = request.send(Refused(f"wrong last sequence: {standing.sequence if standing else 0}"))
-    assert step == Look(write.subject)
+    assert step == GetLast(write.subject)
     again = answered(request, standing)
     if isinstance(again, Refused):
         return expected, False

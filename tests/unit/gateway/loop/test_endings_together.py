@@ -1,4 +1,4 @@
-"""What ends at about the same time is ended together, and run reports with it."""
+"""What ends at about the same time is ended together; run reports, which nobody waits for, more of them at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cotenant.events.placements import PlacementPhase
 from cotenant.kinds.pods import PODS
 from cotenant.log.plans import Plan
 from cotenant.model.subjects import node_subject, pod_subject, run_subject
-from cotenant_gateway.loop.duties import GATHERED_ENDINGS, Cadence, Duties
+from cotenant_gateway.loop.duties import GATHERED_ENDINGS, GATHERED_RUNS, MANY_RUNS, Cadence, Duties
 from cotenant_gateway.planning.endings import deletion
 from tests.builders import node_document, stored
 from tests.unit.gateway.builders_gateway import World, manifest
@@ -71,7 +71,28 @@ def test_what_ends_within_a_quarter_of_a_second_is_ended_together() -> None:
     assert due(world, duties) == []
     assert duties.wait(world.now) == timedelta(milliseconds=100)
     world.now += timedelta(milliseconds=100)
-    assert sorted(due(world, duties)) == sorted([*both("b"), *both("c")])
+    assert due(world, duties) == [pod_subject("default", "b"), pod_subject("default", "c")]
+    assert duties.wait(world.now) == timedelta(milliseconds=750)
+    world.now += timedelta(milliseconds=300)
+    run_to_its_end(world, "d")
+    assert due(world, duties) == [pod_subject("default", "d")]
+    world.now += timedelta(milliseconds=450)
+    assert due(world, duties) == [run_subject("n1", "default", name) for name in "bcd"]
+    assert duties.wait(world.now) is None
+
+
+def test_many_reports_end_as_soon_as_their_objects() -> None:
+    world = world_with_node()
+    duties = duties_of(world)
+    run_to_its_end(world, "a")
+    assert due(world, duties) == both("a")
+    names = [f"p{number:03}" for number in range(MANY_RUNS)]
+    for name in names:
+        run_to_its_end(world, name)
+    assert due(world, duties) == []
+    assert duties.wait(world.now) == GATHERED_ENDINGS
+    world.now += GATHERED_ENDINGS
+    assert sorted(due(world, duties)) == sorted(subject for name in names for subject in both(name))
     assert duties.wait(world.now) is None
 
 
@@ -94,7 +115,7 @@ def test_the_report_of_a_finished_pod_stays_as_long_as_its_object() -> None:
     duties = duties_of(world)
     run_to_its_end(world, "job", RunPhase.SUCCEEDED)
     assert due(world, duties) == [pod_subject("default", "job")]
-    world.now += GATHERED_ENDINGS
+    world.now += GATHERED_RUNS
     assert due(world, duties) == [run_subject("n1", "default", "job")]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from cotenant.events.objects import ObjectStored
 from cotenant.kinds.pods import PODS
-from cotenant_gateway.loop.waiting_pods import BURST, PASS, TRIED, WaitingPods
+from cotenant_gateway.loop.waiting_pods import BURST, PASS, TRIED, ProfilePasses
 from tests.unit.gateway.builders_gateway import World, manifest
 
 MANAGED = {"config.koordinator.sh/controller-managed": "true"}
@@ -34,7 +34,7 @@ class Waiting:
             self.declare(each)
         for name in names:
             self.world.create("pods", manifest(name))
-        self.duty = WaitingPods(lambda: self.world.core)
+        self.duty = ProfilePasses(lambda: self.world.core)
 
     def declare(self, document: dict[str, object]) -> None:
         self.world.create("clustercolocationprofiles", document)

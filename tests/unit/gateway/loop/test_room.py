@@ -6,13 +6,13 @@ import pytest
 
 from cotenant.log.contract import LogSpace
 from cotenant.log.room_pause import RoomPause
-from cotenant_gateway.loop.room import Room
+from cotenant_gateway.loop.room import StorageSpace
 
 MIB = 1 << 20
 
 
-def room(used: int, limit: int = 100 * MIB, *, versions: int = 64, disk_free: int | None = None) -> Room:
-    return Room(LogSpace(used, limit, versions), disk_free, "/data/jetstream")
+def room(used: int, limit: int = 100 * MIB, *, versions: int = 64, disk_free: int | None = None) -> StorageSpace:
+    return StorageSpace(LogSpace(used, limit, versions), disk_free, "/data/jetstream")
 
 
 @pytest.mark.parametrize(
@@ -52,12 +52,12 @@ GIB = 1 << 30
     ],
 )
 def test_the_bound_is_enforced_from_half_of_it_on_and_below_a_quarter_no_more(space: LogSpace, enforced: bool) -> None:
-    assert Room(space).is_enforced() is enforced
+    assert StorageSpace(space).is_enforced() is enforced
 
 
 def test_the_bound_is_enforced_where_the_disk_is_short() -> None:
-    assert Room(LogSpace(0, 4 * GIB, enforced=False), 4 * GIB // 10).is_enforced()
-    assert not Room(LogSpace(0, 4 * GIB, enforced=False), 4 * GIB // 10 + 1).is_enforced()
+    assert StorageSpace(LogSpace(0, 4 * GIB, enforced=False), 4 * GIB // 10).is_enforced()
+    assert not StorageSpace(LogSpace(0, 4 * GIB, enforced=False), 4 * GIB // 10 + 1).is_enforced()
 
 
 def test_what_is_said_names_the_place_the_figures_and_the_cure() -> None:

@@ -17,6 +17,7 @@ from cotenant_gateway.statuses import ApiError
 from tests.builders import node_document, stored
 from tests.unit.gateway.builders_gateway import World, as_json, causes, kind, raw
 
+MERGE = "application/merge-patch+json"
 RENDERED = {"cpuBurstStrategy": {"policy": "none"}, "resourceUsedThresholdWithBE": {"enable": True}}
 EXTENSIONS = {"spec": {"extensions": {"third-party": {"ratio": 1.50}}}}
 
@@ -134,10 +135,26 @@ def test_labels_and_annotations_of_a_node_metric_are_declared_and_its_figures_st
     world.put(metrics_subject("n1"), NodeMetricComputed(node="n1", update_time=world.now))
     before = world.show("nodemetrics", "n1")
     status = {"status": {"updateTime": "1999-01-01T00:00:00Z"}, "metadata": {"annotations": {"a": "b"}}}
-    world.patch("nodemetrics", "n1", status)
+    assert world.patch("nodemetrics", "n1", status).warnings == ()
     after = world.show("nodemetrics", "n1")
     assert after["metadata"]["annotations"] == {"a": "b"}
     assert (after["status"], after["spec"]) == (before["status"], before["spec"])
+
+
+def test_a_status_that_is_written_loses_against_the_samples_with_a_warning() -> None:
+    world = World()
+    world.put(node_subject("n1"), stored(node_document("n1")))
+    world.put(metrics_subject("n1"), NodeMetricComputed(node="n1", update_time=world.now))
+    patch = as_json({"status": {"podsMetric": [{"name": "a"}]}})
+    planned = plan_patch(world.core, kind("nodemetrics"), "", "n1", MERGE, patch, status_only=True)
+    (told,) = planned.warnings
+    assert told.startswith("status.podsMetric: is computed from the node's samples")
+    world.store(planned.plan)
+    snapshot = world.core.get(kind("nodemetrics"), "", "n1")
+    assert snapshot is not None
+    assert snapshot.stored is not None
+    assert json.loads(bytes(snapshot.stored.raw))["status"] == {"podsMetric": [{"name": "a"}]}
+    assert world.show("nodemetrics", "n1")["status"]["podsMetric"] == []
 
 
 @pytest.mark.parametrize("spec", [{"extensions": []}, {"extensions": "x"}, [], 7, "x"])

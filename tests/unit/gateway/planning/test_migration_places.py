@@ -13,7 +13,7 @@ from cotenant.kinds.koordinator.pod_migration_jobs import DEFINITION, MIGRATION_
 from cotenant.log.plans import Written
 from cotenant.model.subjects import migration_subject, reservation_subject
 from cotenant_gateway.http.tables import TableFormat, table
-from cotenant_gateway.loop.requests import Requests
+from cotenant_gateway.loop.requests import WriteRequests
 from cotenant_gateway.loop.steps import Store
 from cotenant_gateway.planning.evictions import plan_eviction
 from cotenant_gateway.statuses import ApiError
@@ -49,7 +49,7 @@ def reserve(world: World, **fields: Any) -> EvictionOutcome | None:
             **fields,
         }
     )
-    requests = Requests(lambda: world.core, lambda: world.now, lambda: f"uid-{world.sequence}", lambda: "abcde", 3)
+    requests = WriteRequests(lambda: world.core, lambda: world.now, lambda: f"uid-{world.sequence}", lambda: "abcde", 3)
     request = requests.reserve(wanted)
     reply = None
     try:

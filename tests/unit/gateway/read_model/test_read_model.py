@@ -22,6 +22,7 @@ from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting
 from cotenant.kinds.events import EVENTS
 from cotenant.kinds.namespaces import NAMESPACES
+from cotenant.kinds.node_columns import LAYOUT
 from cotenant.kinds.nodes import DEFINITION, NODES
 from cotenant.kinds.pods import PODS, live_placement
 from cotenant.model.subjects import (
@@ -114,9 +115,28 @@ def test_a_node_shows_executor_resources_and_condition() -> None:
         "memory": "8Gi",
         "kubernetes.io/batch-cpu": "1500",
         "kubernetes.io/batch-memory": "1Gi",
+        "kubernetes.io/mid-cpu": "0",
+        "kubernetes.io/mid-memory": "0",
     }
     assert [taint["key"] for taint in shown["spec"]["taints"]] == ["cotenant.io/runtime", "node.kubernetes.io/unreachable"]
     assert shown["status"]["conditions"][0]["status"] == "Unknown"
+
+
+def test_a_node_whose_resources_are_withdrawn_shows_none_and_one_that_offers_nothing_shows_zeros() -> None:
+    world = World()
+    world.put(executor_subject("n1"), ExecutorStatus(node="n1", capacity={"cpu": 4000}, allocatable={"cpu": 4000}))
+    (plan,) = registrations(world.core)
+    world.store(plan)
+
+    def cells() -> tuple[object, ...]:
+        snapshot = world.core.get(NODES, "", "n1")
+        assert snapshot is not None
+        return tuple(LAYOUT.cells(snapshot, world.now))[9:13]
+
+    world.put(resources_subject("n1"), NodeResources(node="n1"))
+    assert cells() == ("0", "0", "0", "0")
+    world.put(resources_subject("n1"), NodeResources(node="n1", withdrawn=True))
+    assert cells() == ("<none>",) * 4
 
 
 def narrated(world: World) -> list[Any]:
@@ -217,6 +237,19 @@ def test_a_node_metric_needs_no_document_and_counts_versions() -> None:
     shown: Any = world.show("nodemetrics", "n1")
     assert shown["status"]["nodeMetric"]["nodeUsage"]["resources"] == {"cpu": "1500m", "memory": "1k"}
     assert shown["metadata"]["resourceVersion"] == str(world.sequence)
+
+
+def test_a_node_that_was_never_measured_does_not_look_idle() -> None:
+    world = World()
+    silent = NodeMetricComputed(node="n1", unknown_since=world.now, durations_seconds=(300,))
+    world.put(metrics_subject("n1"), silent)
+    shown: Any = world.show("nodemetrics", "n1")
+    assert "status" not in shown
+    assert shown["spec"]["metricCollectPolicy"]["nodeAggregatePolicy"] == {"durations": ["5m0s"]}
+    assert "cotenant.io/unknown-since" in shown["metadata"]["annotations"]
+    usage = Usage(cpu_milli=1500, memory_bytes=1000)
+    world.put(metrics_subject("n1"), msgspec.structs.replace(silent, update_time=world.now, node_usage=usage))
+    assert world.show("nodemetrics", "n1")["status"]["nodeMetric"]["nodeUsage"]["resources"]["cpu"] == "1500m"
 
 
 def test_a_placed_pod_ends_when_its_placement_is_gone() -> None:

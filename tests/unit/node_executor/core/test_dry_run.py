@@ -13,7 +13,7 @@ from msgspec import Struct
 from cotenant.events.node.execution import Execution
 from cotenant.events.node.resources import CpuIdentity
 from cotenant_node_executor.core.executions import Executions
-from cotenant_node_executor.core.plan import Plan
+from cotenant_node_executor.core.plan import CyclePlan
 from cotenant_node_executor.strategies.sections import (
     fitted,
     is_dry_run,
@@ -23,14 +23,14 @@ from cotenant_node_executor.strategies.sections import (
     without_nulls,
 )
 from cotenant_node_executor.strategies.strategy import (
-    Decision,
     Desired,
     DesiredValues,
     Evict,
     Input,
-    Policy,
+    NodePolicy,
     Reclaim,
     Strategy,
+    StrategyDecision,
 )
 from cotenant_node_executor.targets.interface import Knob, WriteReport
 from tests.unit.node_executor.builders_node_executor import NODE, Bench, batch, service, slo, snapshot
@@ -55,7 +55,7 @@ def running(**fields: Any) -> Bench:
     return bench.look()
 
 
-def said(bench: Bench, plan: Plan) -> list[Execution]:
+def said(bench: Bench, plan: CyclePlan) -> list[Execution]:
     events = Executions(NODE).of_cycle(bench.core, plan, WriteReport(), (), bench.now)
     return [event.data for event in events if isinstance(event.data, Execution)]
 
@@ -72,10 +72,10 @@ def test_a_suppression_that_is_a_dry_run_is_told_with_its_figures_and_not_done()
 
 def test_it_is_told_once_and_again_when_it_would_do_something_else() -> None:
     bench = running(spec=spec(**{SUPPRESS: {"dryRun": True}}))
-    assert bench.core.plan(bench.now).rehearsed
-    assert not bench.core.plan(bench.now).rehearsed
+    assert bench.core.plan(bench.now).dry_runs
+    assert not bench.core.plan(bench.now).dry_runs
     bench.reading = snapshot(6000, {"uid-web": 3500, "uid-job": 2000})
-    (told,) = bench.look(1).core.plan(bench.now).rehearsed
+    (told,) = bench.look(1).core.plan(bench.now).dry_runs
     assert [(each.place, each.desired.value) for each in told.changes] == [(BESTEFFORT, "120000")]
 
 
@@ -92,22 +92,22 @@ def test_a_dry_run_that_begins_puts_back_what_was_done_before() -> None:
     assert bench.look(1).core.plan(bench.now).targets.texts[BESTEFFORT][Knob.CPU_QUOTA] == "320000"
 
 
-def test_values_of_a_pods_shape_are_rehearsed_too() -> None:
+def test_values_of_a_pods_shape_are_in_a_dry_run_too() -> None:
     identity = CpuIdentity(enable=True, group_identity=-1)
     bench = running(be_identity=identity, spec=spec(resourceQOSStrategy={"dryRun": True}))
     plan = bench.core.plan(bench.now)
     assert Knob.CPU_IDLE not in plan.targets.texts[f"{BESTEFFORT}/poduid-job"]
-    (told,) = [each for each in plan.rehearsed if each.strategy == "idle"]
+    (told,) = [each for each in plan.dry_runs if each.strategy == "idle"]
     would = {each.place: each.desired.value for each in told.changes}
     assert would[f"{BESTEFFORT}/poduid-job"] == "1"
 
 
-def evicting(situation: Any, _memory: Struct | None) -> Decision:
+def evicting(situation: Any, _memory: Struct | None) -> StrategyDecision:
     values: DesiredValues = {BESTEFFORT: (Desired(Knob.CPU_BURST, "1000", "cruel", "why not"),)}
-    return Decision(values, tuple(Evict(pod.uid, "too much") for _, pod in sorted(situation.pods.items())))
+    return StrategyDecision(values, tuple(Evict(pod.uid, "too much") for _, pod in sorted(situation.pods.items())))
 
 
-def cycle(_policy: Policy) -> frozenset[Input]:
+def cycle(_policy: NodePolicy) -> frozenset[Input]:
     return frozenset((Input.CYCLE,))
 
 
@@ -122,13 +122,13 @@ def test_an_eviction_of_a_dry_run_is_told_once_and_nobody_is_stopped() -> None:
     assert plan.evictions == ()
     (told,) = said(bench, plan)
     assert told.summary.endswith("default/job evicted: too much")
-    assert not bench.core.plan(bench.now).rehearsed
+    assert not bench.core.plan(bench.now).dry_runs
     bench.slo()
     assert [name for _, name, _ in bench.core.plan(bench.now).evictions] == ["cruel"]
 
 
-def reclaiming(_situation: Any, _memory: Struct | None) -> Decision:
-    return Decision(orders=(Reclaim(BESTEFFORT, 4096, "page cache"),))
+def reclaiming(_situation: Any, _memory: Struct | None) -> StrategyDecision:
+    return StrategyDecision(orders=(Reclaim(BESTEFFORT, 4096, "page cache"),))
 
 
 def test_memory_that_a_dry_run_would_reclaim_is_told_once_and_left_alone() -> None:
@@ -139,7 +139,7 @@ def test_memory_that_a_dry_run_would_reclaim_is_told_once_and_left_alone() -> No
     assert plan.reclaims == ()
     (told,) = said(bench, plan)
     assert told.summary == "dry run of thrifty, not done: 4096 bytes reclaimed from besteffort: page cache"
-    assert not bench.core.plan(bench.now).rehearsed
+    assert not bench.core.plan(bench.now).dry_runs
     bench.slo()
     assert [name for name, _ in bench.core.plan(bench.now).reclaims] == ["thrifty"]
 

@@ -16,9 +16,9 @@ from cotenant.events.node.execution import Execution
 from cotenant.events.node.resources import CpuIdentity, NodeResources
 from cotenant.model.subjects import resources_subject
 from cotenant_node_executor.core.executions import Executions
-from cotenant_node_executor.core.plan import Plan
+from cotenant_node_executor.core.plan import CyclePlan
 from cotenant_node_executor.sampling.latency.readings import ServiceReading
-from cotenant_node_executor.sampling.snapshot import PodUsage, Snapshot
+from cotenant_node_executor.sampling.snapshot import PodSample, UsageSnapshot
 from cotenant_node_executor.sampling.threads import ThreadUsage
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.strategies.registry import strategies_of
@@ -30,9 +30,9 @@ from cotenant_node_executor.targets.interface import (
     RECLAIM,
     SLICES,
     THREADS,
-    Capabilities,
     Knob,
     KnobSupport,
+    NodeCapabilities,
     WriteReport,
 )
 from tests.unit.node_executor.builders_node_executor import GIB, NODE, Bench, batch, capabilities, facts, pod, snapshot
@@ -100,13 +100,13 @@ CASES = {
 }  # fmt: skip
 
 
-def kernel(case: Case) -> Capabilities:
+def kernel(case: Case) -> NodeCapabilities:
     found = capabilities()
     names = [each.value if isinstance(each, Knob) else each for each in case.knobs]
     return replace(found, knobs={**found.knobs, **dict.fromkeys(names, KnobSupport(True))})
 
 
-def reading(at: int) -> Snapshot:
+def reading(at: int) -> UsageSnapshot:
     """Nine tenths of the node's memory and most of its CPU are used; the batch pod has 2 GiB of page cache."""
     found = snapshot(7000, {"uid-web": 1500})
     job = replace(group_usage(JOB, 5000), memory_with_page_cache_bytes=3 * GIB)
@@ -117,7 +117,7 @@ def reading(at: int) -> Snapshot:
         node=replace(found.node, memory_bytes=int(0.9 * 16 * GIB)),
         pods={
             "uid-web": replace(web, usage=replace(web.usage, group=WEB, throttled_ratio=0.5)),
-            "uid-job": PodUsage("uid-job", BESTEFFORT, job),
+            "uid-job": PodSample("uid-job", BESTEFFORT, job),
         },
         tiers={BESTEFFORT: replace(job, group=BESTEFFORT)},
     )
@@ -151,9 +151,9 @@ def pods(case: Case) -> list[Pod]:
     ]
 
 
-def cycles(bench: Bench) -> list[Plan]:
+def cycles(bench: Bench) -> list[CyclePlan]:
     """A few cycles, a sample each, beyond the cool-down of a start; the service's threads are busy."""
-    plans: list[Plan] = []
+    plans: list[CyclePlan] = []
     for at in range(1, 4 * STEP, STEP):
         bench.reading = reading(at)
         bench.look(
@@ -166,7 +166,7 @@ def cycles(bench: Bench) -> list[Plan]:
     return plans
 
 
-def done_by(name: str, plan: Plan) -> list[str]:
+def done_by(name: str, plan: CyclePlan) -> list[str]:
     """What a strategy does, each with its reason."""
     values = [each.why for own in plan.targets.desired.values() for each in own.values() if each.strategy == name]
     orders: list[tuple[str, Evict | Reclaim]] = [(strategy, order) for _, strategy, order in plan.evictions]

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from cotenant.domain.service_latency import LatencyFigures
 from cotenant_node_executor.kernel_machine import WATCHED
 from cotenant_node_executor.sampling.latency.readings import ServiceReading
-from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.sampling.threads import ThreadUsage
 from cotenant_node_executor.strategies.sections import THRESHOLD
 from cotenant_node_executor.targets.disks import Storage
@@ -32,7 +32,7 @@ class Load:
     def __init__(self, node_milli: int, web_milli: int, memory_bytes: int) -> None:
         self.node_milli, self.web_milli, self.memory_bytes = node_milli, web_milli, memory_bytes
 
-    def at(self, second: int) -> Snapshot:
+    def at(self, second: int) -> UsageSnapshot:
         found = reading(second)
         web = found.pods["uid-web"]
         return replace(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from cotenant.api.objects.pod import Pod
@@ -55,3 +56,36 @@ def test_the_grace_of_a_pod_past_its_deadline_is_saturated() -> None:
     bench.report()
     bench.look(10)
     assert [order.grace_seconds for order in bench.core.plan(bench.now).orders if isinstance(order, Stop)] == [MAX_SECONDS]
+
+
+SECTIONS = {
+    "resourceUsedThresholdWithBE": ("cpuEvictTimeWindowSeconds", "cpu-evict"),
+    "cpuBurstStrategy": ("cpuBurstPercent", "cpu-burst"),
+}
+
+
+@pytest.mark.parametrize("value", ["1.5", '"60"', "[]", "{}", "true", "1e300", "4294967296"])
+@pytest.mark.parametrize("section", SECTIONS)
+def test_an_unreadable_section_is_reported_with_its_field_and_switches_its_strategy_off(section: str, value: str) -> None:
+    field, strategy = SECTIONS[section]
+    bench = Bench().load()
+    bench.slo(enable=True, spec=msgspec.Raw(f'{{"{section}": {{"enable": true, "{field}": {value}}}}}'.encode()))
+    bench.place(batch("plain"))
+    problems = bench.look(1).core.plan(bench.now).problems
+    own = [text for each in problems if each.strategy == strategy for text in each.texts]
+    assert len(own) == 1
+    assert own[0].startswith(f"{section}: ")
+    assert f"$.{field}" in own[0]
+    assert "it counts as absent" in own[0]
+    assert bench.look(1).core.plan(bench.now).problems == (), "told once"
+
+
+def test_a_policy_of_cpu_burst_that_is_none_is_reported() -> None:
+    bench = Bench().load()
+    bench.slo(enable=True, spec=msgspec.Raw(b'{"cpuBurstStrategy": {"policy": "always"}}'))
+    bench.place(batch("plain"))
+    problems = [each.texts for each in bench.look(1).core.plan(bench.now).problems if each.strategy == "cpu-burst"]
+    assert problems == [(
+        "cpuBurstStrategy: policy 'always' is unknown, "
+        "expected one of none, auto, cpuBurstOnly, cfsQuotaBurstOnly: none is used",
+    )]

@@ -15,11 +15,11 @@ from cotenant.events.placements import PlacementPhase
 from cotenant.log.contract import TOMBSTONE_TTL_SECONDS
 from cotenant.model.subjects import executor_subject, run_subject
 from cotenant_node_executor.core import pod_lifecycle
-from cotenant_node_executor.core.plan import Plan
+from cotenant_node_executor.core.plan import CyclePlan
 from cotenant_node_executor.runtime.interface import Collect, Forget, PodToRun, Start, Stop
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Decision, Input, Strategy
+from cotenant_node_executor.strategies.strategy import Input, Strategy, StrategyDecision
 from tests.unit.node_executor.builders_node_executor import NODE, START, Bench, batch, pod
 
 
@@ -298,7 +298,7 @@ def test_a_uid_that_would_leave_its_folder_is_refused() -> None:
     assert "cannot name a folder" in last(bench.look()).message
 
 
-def asked(bench: Bench) -> Plan:
+def asked(bench: Bench) -> CyclePlan:
     """What a core asks for, whatever it asked for before."""
     plan = bench.core.plan(bench.now)
     return msgspec.structs.replace(plan, targets=msgspec.structs.replace(plan.targets, changed=()))
@@ -374,10 +374,10 @@ def test_a_pod_whose_step_raises_is_set_aside_and_the_others_run(monkeypatch: py
 
 
 def test_a_strategy_that_raises_keeps_its_last_values_and_is_reported_once_by_policy() -> None:
-    def decide(situation: Situation, memory: Struct | None) -> Decision:
+    def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
         if situation.slo is not None and situation.slo.cpu_suppress_threshold_percent == 99:
             raise ZeroDivisionError("no capacity")
-        return Decision(memory=memory)
+        return StrategyDecision(memory=memory)
 
     strategy = Strategy("fragile", "fragile", (), decide=decide, inputs=lambda _policy: frozenset({Input.CYCLE}))
     bench = Bench(strategies=(strategy, *STRATEGIES)).load()

@@ -16,7 +16,7 @@ from cotenant_node_executor.core.node import Periods
 from cotenant_node_executor.core.usage_window import MAX_SAMPLES, UsageWindow
 from cotenant_node_executor.runtime.interface import PodToRun, Stop
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
-from cotenant_node_executor.targets.interface import Knob, Refused, WriteReport, Written
+from cotenant_node_executor.targets.interface import Knob, RefusedValue, WriteReport, WrittenValue
 from tests.unit.node_executor.builders_node_executor import NODE, START, Bench, batch, pod, service, snapshot
 
 
@@ -88,7 +88,7 @@ def test_a_changed_quota_is_published_with_figures_and_the_newest_usage_as_its_c
     bench.place(service("web"))
     bench.groups.add("burstable/poduid-web")
     plan = bench.look().core.plan(bench.now)
-    report = WriteReport(written=(Written("besteffort", Knob.CPU_QUOTA, "cpu.max", "-1", "220000"),))
+    report = WriteReport(written=(WrittenValue("besteffort", Knob.CPU_QUOTA, "cpu.max", "-1", "220000"),))
     events = Executions("node-1").of_cycle(bench.core, plan, report, (), bench.now)
     assert [event.subject for event in events] == ["execution.node-1.suppress"]
     published = events[0]
@@ -103,7 +103,7 @@ def test_refusals_of_the_kernel_name_file_value_and_message() -> None:
     bench = Bench().load()
     placed = bench.place(batch("job"))
     plan = bench.look().core.plan(bench.now)
-    refused = Refused("besteffort/poduid-job", Knob.CPU_SHARES, "cpu.shares", "1024", 22, "Invalid argument")
+    refused = RefusedValue("besteffort/poduid-job", Knob.CPU_SHARES, "cpu.shares", "1024", 22, "Invalid argument")
     event = Executions("node-1").of_cycle(bench.core, plan, WriteReport(refused=(refused,)), (), bench.now)[0]
     assert isinstance(event.data, Execution)
     assert event.data.topic == "refusals"
@@ -130,7 +130,7 @@ def test_many_changes_are_counted_in_one_bounded_event() -> None:
         bench.place(batch(f"job-{number}"))
     plan = bench.look().core.plan(bench.now)
     written = tuple(
-        Written(group, Knob.CPU_SHARES, Knob.CPU_SHARES.value, "1024", texts[Knob.CPU_SHARES])
+        WrittenValue(group, Knob.CPU_SHARES, Knob.CPU_SHARES.value, "1024", texts[Knob.CPU_SHARES])
         for group, texts in plan.targets.texts.items()
         if Knob.CPU_SHARES in texts
     )

@@ -8,10 +8,12 @@ import msgspec
 from msgspec.structs import replace
 
 from cotenant.events.node.resources import NodeResources
+from cotenant.events.placements import PlacementPhase
 from cotenant.model.subjects import resources_subject
 from cotenant_node_executor.koordlet_metrics import METRICS
 from cotenant_node_executor.sampling.snapshot import GroupUsage, PressureSet
-from cotenant_node_executor.targets.psi import Pressure, PressureLine
+from cotenant_node_executor.strategies.strategy import Evict
+from cotenant_node_executor.targets.psi import PressureLine, PsiStats
 from tests.unit.node_executor.builders_node_executor import GIB, NODE, Bench, batch, pod, service, snapshot
 
 Shown = dict[frozenset[tuple[str, str]], float]
@@ -97,7 +99,7 @@ def test_batch_resources_are_shown_by_node_and_by_container() -> None:
 
 def test_a_pods_pressure_has_every_average_of_some_and_full() -> None:
     bench = node()
-    stall = Pressure(PressureLine(12.5, 6.0, 1.0, 9), PressureLine(2.0, 1.0, 0.5, 3), full_supported=True)
+    stall = PsiStats(PressureLine(12.5, 6.0, 1.0, 9), PressureLine(2.0, 1.0, 0.5, 3), full_supported=True)
     assert bench.reading is not None
     web = bench.reading.pods["uid-web"]
     pressed = replace(web, usage=replace(web.usage, pressure=PressureSet(cpu=stall)))
@@ -120,3 +122,13 @@ def test_a_pods_absurd_amount_is_left_out() -> None:
     bench.place(pod("bad", "BE", requests={"kubernetes.io/batch-cpu": "1e400000000"}))
     bench.look(1)
     assert {dict(labels)["pod_name"] for labels in shown(bench, "container_resource_requests")} == {"job"}
+
+
+def test_a_pod_that_is_being_evicted_is_shown_by_its_name_until_it_is_gone() -> None:
+    bench = node()
+    assert shown(bench, "pod_eviction_detail") == {}
+    bench.core.evictions.begin([("memory-evict", Evict("uid-job", "too much"))], bench.core.pods, {}, bench.now)
+    own = labelled(pod_namespace="default", pod_name="job", reason="EvictPodByNodeMemoryUsage")
+    assert shown(bench, "pod_eviction_detail") == {own: 1}
+    bench.place(batch("job", 500), PlacementPhase.GONE)
+    assert shown(bench, "pod_eviction_detail") == {}

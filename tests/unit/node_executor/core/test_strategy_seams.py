@@ -22,7 +22,7 @@ from cotenant_node_executor.runtime.interface import Collect, Stop
 from cotenant_node_executor.simulated.machine import SimulatedMachine
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Decision, Desired, Evict, Input, Policy, Reset, Strategy
+from cotenant_node_executor.strategies.strategy import Desired, Evict, Input, NodePolicy, Reset, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import (
     Attribute,
     Knob,
@@ -48,7 +48,7 @@ class Cycles(Struct, frozen=True):
     count: int = 0
 
 
-def decide(situation: Situation, memory: Struct | None) -> Decision:
+def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     """Count cycles; at the limit evict the pods and put the burst back."""
     count = (memory.count if isinstance(memory, Cycles) else 0) + 1
     desired: dict[Place, tuple[Desired, ...]] = {
@@ -57,17 +57,17 @@ def decide(situation: Situation, memory: Struct | None) -> Decision:
     }
     if count < LIMIT:
         desired["besteffort"] = (Desired(Knob.CPU_BURST, "1000", NAME, "a burst"),)
-        return Decision(desired, memory=Cycles(count))
+        return StrategyDecision(desired, memory=Cycles(count))
     evictions = tuple(Evict(pod.uid, "waited too long", 7) for _, pod in sorted(situation.pods.items()))
-    return Decision(desired, (*evictions, Reset("besteffort", Knob.CPU_BURST, "burst over")), Cycles(count))
+    return StrategyDecision(desired, (*evictions, Reset("besteffort", Knob.CPU_BURST, "burst over")), Cycles(count))
 
 
-def inputs(_policy: Policy) -> frozenset[Input]:
+def inputs(_policy: NodePolicy) -> frozenset[Input]:
     return frozenset((Input.CYCLE,))
 
 
 def strategy(
-    decides: Callable[[Situation, Struct | None], Decision] = decide,
+    decides: Callable[[Situation, Struct | None], StrategyDecision] = decide,
     sets: tuple[Attribute, ...] = (Knob.CPU_BURST, SysctlAttribute.VALUE, ThreadAttribute.POLICY),
 ) -> Strategy:
     return Strategy(name=NAME, topic="patience", sets=sets, decide=decides, inputs=inputs, figures=figures)
@@ -182,8 +182,8 @@ def test_an_undeclared_attribute_stops_the_cycle() -> None:
 
 
 def test_an_attribute_of_another_kind_of_place_stops_the_cycle() -> None:
-    def mistaken(_situation: Situation, _memory: Struct | None) -> Decision:
-        return Decision({THREAD: (Desired(Knob.CPU_BURST, "1", NAME),)})
+    def mistaken(_situation: Situation, _memory: Struct | None) -> StrategyDecision:
+        return StrategyDecision({THREAD: (Desired(Knob.CPU_BURST, "1", NAME),)})
 
     bench = Bench(strategies=(*STRATEGIES, strategy(mistaken))).load().look()
     with pytest.raises(CompositionError, match="thread/4711 has no attribute"):
@@ -191,8 +191,8 @@ def test_an_attribute_of_another_kind_of_place_stops_the_cycle() -> None:
 
 
 def test_an_attribute_without_an_initial_value_cannot_be_reset() -> None:
-    def mistaken(_situation: Situation, _memory: Struct | None) -> Decision:
-        return Decision(orders=(Reset(SYSCTL, SysctlAttribute.VALUE, "back"),))
+    def mistaken(_situation: Situation, _memory: Struct | None) -> StrategyDecision:
+        return StrategyDecision(orders=(Reset(SYSCTL, SysctlAttribute.VALUE, "back"),))
 
     bench = Bench(strategies=(*STRATEGIES, strategy(mistaken))).load().look()
     bench.core.plan(bench.now)

@@ -30,11 +30,11 @@ from cotenant_node_executor.sampling.slow.readings import (
     ResctrlReading,
     SlowReadings,
 )
-from cotenant_node_executor.sampling.snapshot import HostApplicationUsage, Snapshot
-from cotenant_node_executor.sampling.wanted import MOST_APPLICATIONS, HostApplication, Wanted, wanted_by
+from cotenant_node_executor.sampling.snapshot import HostApplicationSample, UsageSnapshot
+from cotenant_node_executor.sampling.wanted import MOST_APPLICATIONS, HostApplication, SamplingOptions, wanted_by
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from cotenant_node_executor.strategies.pod_view import PodView, pod_view
-from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath, Layout
+from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath, KubeletCgroupDriver
 from cotenant_node_executor.targets.cgroup.sandbox.driver import SandboxDriver
 from cotenant_node_executor.targets.interface import CgroupVersion
 from tests.unit.node_executor.builders_node_executor import GIB, NODE, START, Bench, pod, service, slo, snapshot, usage
@@ -45,7 +45,7 @@ YARN = {
     "priority": "koord-batch",
     "cgroupPath": {"base": "KubepodsBesteffort", "relativePath": "hadoop-yarn"},
 }
-HOT = Wanted((HostApplication("yarn", "BE", "koord-batch"),), page_cache=True, cold_memory=True)
+HOT = SamplingOptions((HostApplication("yarn", "BE", "koord-batch"),), page_cache=True, cold_memory=True)
 SLOW = SlowReadings(
     cold=ColdReading(3 * GIB, {"uid-web": 5}, {"yarn": 2 * GIB}),
     cpi={"uid-web": CpiReading(4000.4, 1000.0)},
@@ -54,12 +54,12 @@ SLOW = SlowReadings(
 )
 
 
-def asking(applications: object, policy: str = "usageWithoutPageCache") -> Wanted:
+def asking(applications: object, policy: str = "usageWithoutPageCache") -> SamplingOptions:
     spec = msgspec.Raw(json.dumps({"hostApplications": applications}).encode())
     return wanted_by(slo(spec=spec, memory_collect_policy=policy))
 
 
-def reading(**applications: int) -> Snapshot:
+def reading(**applications: int) -> UsageSnapshot:
     """A pod's memory is 1 GiB, all of its page cache counted beside it another; applications by name and milli-CPU."""
     seen = snapshot(2000, {"uid-web": 500})
     web = seen.pods["uid-web"]
@@ -67,11 +67,11 @@ def reading(**applications: int) -> Snapshot:
     return msgspec.structs.replace(
         seen,
         pods={"uid-web": msgspec.structs.replace(web, usage=with_page_cache)},
-        host_applications={name: HostApplicationUsage(name, usage(name, milli)) for name, milli in applications.items()},
+        host_applications={name: HostApplicationSample(name, usage(name, milli)) for name, milli in applications.items()},
     )
 
 
-def published(seen: Snapshot, wanted: Wanted, slow: SlowReadings | None = SLOW) -> UsageSample:
+def published(seen: UsageSnapshot, wanted: SamplingOptions, slow: SlowReadings | None = SLOW) -> UsageSample:
     window = UsageWindow(NODE, "boot", sample_seconds=1, report_seconds=2)
     for number in range(2):
         window.add(seen, START + timedelta(seconds=number), slow)
@@ -91,7 +91,7 @@ def test_page_cache_and_cold_memory_are_said_where_the_policy_asks_for_them() ->
 
 
 def test_without_the_policy_samples_stay_as_small_as_they_were() -> None:
-    found = published(reading(yarn=700), Wanted(), None)
+    found = published(reading(yarn=700), SamplingOptions(), None)
     for series in (found.node_usage, found.pods[0].series):
         assert (series.page_cache_bytes, series.cold_bytes) == ((), ())
     assert (found.host_applications, found.numa, found.resctrl) == ((), (), ())
@@ -127,8 +127,8 @@ def test_a_node_slo_names_host_applications_and_the_memory_policy() -> None:
     path = HostApplicationPath("KubepodsBesteffort", "", "hadoop-yarn")
     assert wanted.host_applications == (HostApplication("nginx", "LS"), HostApplication("yarn", "BE", "koord-batch", path))
     assert (wanted.page_cache, wanted.cold_memory) == (True, True)
-    assert wanted_by(slo(memory_collect_policy="usageWithPageCache")) == Wanted((), True, False, spikes=True)
-    assert wanted_by(None) == Wanted()
+    assert wanted_by(slo(memory_collect_policy="usageWithPageCache")) == SamplingOptions((), True, False, spikes=True)
+    assert wanted_by(None) == SamplingOptions()
 
 
 def test_the_services_cpu_is_measured_between_samples_only_where_suppression_is_on() -> None:
@@ -148,7 +148,7 @@ def test_so_many_applications_are_measured_and_no_more() -> None:
 def test_kubepods_is_the_executors_own_tree_where_no_kubelet_is(tmp_path: Path) -> None:
     yarn = HostApplication("yarn", "BE", "", HostApplicationPath("KubepodsBesteffort", "", "hadoop-yarn"))
     assert application_directory(yarn, None, "cotenant/n1") == "cotenant/n1/besteffort/hadoop-yarn"
-    assert application_directory(yarn, Layout.SYSTEMD, "cotenant/n1") == (
+    assert application_directory(yarn, KubeletCgroupDriver.SYSTEMD, "cotenant/n1") == (
         "kubepods.slice/kubepods-besteffort.slice/hadoop-yarn"
     )
     assert application_directory(HostApplication("nginx", "LS"), None, "cotenant/n1") == "host-latency-sensitive/nginx"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cotenant_node_executor.sampling import proc, usage
 from cotenant_node_executor.sampling.sampler import Sampler
-from cotenant_node_executor.sampling.usage import Counter
+from cotenant_node_executor.sampling.usage import CumulativeCounter
 from cotenant_node_executor.targets.cgroup.sandbox.driver import SandboxDriver
 from cotenant_node_executor.targets.interface import CgroupVersion, Stat
 
@@ -137,7 +137,7 @@ def test_without_elapsed_time_there_is_no_rate(sampler: Sampler) -> None:
 
 @given(st.integers(0, 2**63), st.integers(0, 2**63), st.integers(0, 10**12), st.integers(0, 10**12))
 def test_a_rate_is_never_negative(before: int, after: int, then: int, now: int) -> None:
-    rate = usage.group_milli(Counter(before, then), Counter(after, now))
+    rate = usage.group_milli(CumulativeCounter(before, then), CumulativeCounter(after, now))
     assert (rate is None) == (after < before or now <= then)
     assert rate is None or rate >= 0
 

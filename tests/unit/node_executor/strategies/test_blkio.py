@@ -16,7 +16,7 @@ from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.strategies.disk.blkio import STRATEGY, decide, volumes_of
 from cotenant_node_executor.strategies.disk.blkio_plan import IOConfig, Level, blkio_plan, listed, v2_plan
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Decision, Input, Policy
+from cotenant_node_executor.strategies.strategy import Input, NodePolicy, StrategyDecision
 from cotenant_node_executor.targets.address import Knob
 from cotenant_node_executor.targets.cgroup.files import check_value, holds
 from cotenant_node_executor.targets.disks import Storage
@@ -54,7 +54,7 @@ def there(rendered: NodeSLORendered, *pods: Any, version: CgroupVersion = V1) ->
     return replace(situation(pods, node_slo=rendered, kernel=kernel), storage=STORAGE)
 
 
-def texts(decision: Decision, group: str = "besteffort") -> dict[str, str]:
+def texts(decision: StrategyDecision, group: str = "besteffort") -> dict[str, str]:
     return {str(each.attribute.value): each.value for each in decision.values.get(group, ())}
 
 
@@ -288,5 +288,5 @@ def test_a_pods_csi_volume_is_found_by_where_it_is_mounted() -> None:
 def test_pods_matter_where_the_kernel_has_any_of_the_files() -> None:
     with_files = capabilities(also=THROTTLE)
     without = replace(with_files, knobs={})
-    assert STRATEGY.inputs(Policy(with_files, slo())) == {Input.PODS}
-    assert STRATEGY.inputs(Policy(without, slo())) == frozenset()
+    assert STRATEGY.inputs(NodePolicy(with_files, slo())) == {Input.PODS}
+    assert STRATEGY.inputs(NodePolicy(without, slo())) == frozenset()

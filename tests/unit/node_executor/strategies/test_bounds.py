@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from cotenant.api.objects.pod import Pod
 from cotenant.events.node.resources import CpuIdentity, NodeSLORendered
-from cotenant_node_executor.sampling.snapshot import PodUsage, Snapshot
+from cotenant_node_executor.sampling.snapshot import PodSample, UsageSnapshot
 from cotenant_node_executor.strategies.cpu.identity import idle
 from cotenant_node_executor.strategies.cpu.identity import strategy as identity
 from cotenant_node_executor.strategies.memory import page_cache
@@ -25,7 +25,7 @@ from cotenant_node_executor.strategies.network import tc, terway
 from cotenant_node_executor.strategies.network.bandwidth import MOST_BITS
 from cotenant_node_executor.strategies.pods.pod_values import group_shares
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Decision, Policy, Reclaim
+from cotenant_node_executor.strategies.strategy import NodePolicy, Reclaim, StrategyDecision
 from cotenant_node_executor.targets.address import EgressClass, NonCgroup, TcTree, TerwayAttribute, TerwayFile
 from cotenant_node_executor.targets.cgroup.files import check_value
 from cotenant_node_executor.targets.interface import RECLAIM, Knob, KnobSupport
@@ -58,7 +58,7 @@ def document(**sections: Any) -> NodeSLORendered:
     return slo(spec=msgspec.Raw(json.dumps(sections).encode()))
 
 
-def values_of(decision: Decision) -> dict[Any, dict[Any, str]]:
+def values_of(decision: StrategyDecision) -> dict[Any, dict[Any, str]]:
     return {place: {each.attribute: each.value for each in own} for place, own in decision.values.items()}
 
 
@@ -91,7 +91,7 @@ def on_device(pods: list[Pod], node_slo: NodeSLORendered) -> Situation:
     return replace(found, node=replace(found.node, network_device="eth9"))
 
 
-def shaped(pods: list[Pod], node_slo: NodeSLORendered, memory: Struct | None = None) -> Decision:
+def shaped(pods: list[Pod], node_slo: NodeSLORendered, memory: Struct | None = None) -> StrategyDecision:
     decide = tc.strategy(GATES).decide
     assert decide is not None
     return decide(on_device(pods, node_slo), memory)
@@ -215,7 +215,7 @@ def test_only_pods_become_idle_and_raised_shares_keep_their_ratios(
 ) -> None:
     node_slo = slo(**fields)
     there = situation(mixed(asked, milli), node_slo=node_slo)
-    policy = Policy(there.capabilities, node_slo)
+    policy = NodePolicy(there.capabilities, node_slo)
     idles = {}
     for group, view in there.pods.items():
         of_pod = idle.of_pod(view.shape, policy)
@@ -262,12 +262,12 @@ def test_a_page_cache_limit_is_one_that_the_kernel_takes_and_within_the_memory_l
     }
 
 
-def cached(amounts: list[int]) -> Snapshot:
+def cached(amounts: list[int]) -> UsageSnapshot:
     pods = {}
     for place, own in enumerate(amounts):
         group = f"besteffort/poduid-job{place}"
         held = replace(usage(group, 0), memory_bytes=GIB, memory_with_page_cache_bytes=GIB + own)
-        pods[f"uid-job{place}"] = PodUsage(f"uid-job{place}", "besteffort", held)
+        pods[f"uid-job{place}"] = PodSample(f"uid-job{place}", "besteffort", held)
     return replace(snapshot(0), pods=pods)
 
 

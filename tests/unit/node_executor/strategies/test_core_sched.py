@@ -18,9 +18,9 @@ from cotenant_node_executor.core.composer import Composer
 from cotenant_node_executor.strategies.cpu.core_sched.rule import in_force, pod_group
 from cotenant_node_executor.strategies.cpu.core_sched.strategy import IDENTITY_SWITCH, STRATEGY, SWITCH, decide
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Decision, Policy
+from cotenant_node_executor.strategies.strategy import NodePolicy, StrategyDecision
 from cotenant_node_executor.targets.address import Attribute, NonCgroup, ProcessAttribute, Processes, SysctlAttribute
-from cotenant_node_executor.targets.interface import Capabilities, Knob, KnobSupport
+from cotenant_node_executor.targets.interface import Knob, KnobSupport, NodeCapabilities
 from cotenant_node_executor.targets.other.cookies import add_cookie, assign_cookie, clear_cookie, read_cookie
 from cotenant_node_executor.targets.other.core_groups import CHECKED_FOR_NS, FORGOTTEN_AFTER_NS, CoreGroupAccessor
 from cotenant_node_executor.targets.other.threads import SchedulingCalls
@@ -59,7 +59,7 @@ class Kernel:
         self.cookies[pid] = self.cookies[source] if source else 0
 
 
-def core_kernel() -> Capabilities:
+def core_kernel() -> NodeCapabilities:
     found = capabilities()
     return replace(found, knobs={**found.knobs, "core_sched": KnobSupport(True)})
 
@@ -73,7 +73,7 @@ ON = core_slo(lsClass={"enable": True}, beClass={"enable": True})
 
 
 def seen(
-    node_slo: NodeSLORendered, labels: Mapping[str, dict[str, str]] | None = None, *, kernel: Capabilities | None = None
+    node_slo: NodeSLORendered, labels: Mapping[str, dict[str, str]] | None = None, *, kernel: NodeCapabilities | None = None
 ) -> Situation:
     pods = []
     for entry in (service("web"), service("api"), batch("job"), pod("sys", "SYSTEM", requests={"cpu": "1"})):
@@ -82,7 +82,7 @@ def seen(
     return situation(pods, node_slo=node_slo, kernel=kernel or core_kernel())
 
 
-def groups(decision: Decision) -> dict[str, str]:
+def groups(decision: StrategyDecision) -> dict[str, str]:
     return {place.group: own[0].value for place, own in decision.values.items() if isinstance(place, Processes)}
 
 
@@ -113,8 +113,8 @@ def test_containers_leave_their_group_when_the_rule_goes_and_others_are_not_touc
 
 
 def test_a_kernel_without_core_scheduling_is_left_alone() -> None:
-    assert decide(seen(ON, kernel=capabilities()), None) == Decision()
-    assert STRATEGY.inputs(Policy(capabilities(), ON)) == frozenset()
+    assert decide(seen(ON, kernel=capabilities()), None) == StrategyDecision()
+    assert STRATEGY.inputs(NodePolicy(capabilities(), ON)) == frozenset()
 
 
 def test_a_class_with_sched_idle_makes_its_directory_idle_and_a_disabled_one_is_neutral() -> None:

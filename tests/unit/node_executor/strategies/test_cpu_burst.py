@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from cotenant.api.objects.pod import Pod
 from cotenant.events.node.resources import NodeResources, NodeSLORendered
 from cotenant_node_executor.core.composer import Composer
-from cotenant_node_executor.sampling.snapshot import ContainerUsage, PodUsage, Snapshot
+from cotenant_node_executor.sampling.snapshot import ContainerUsage, PodSample, UsageSnapshot
 from cotenant_node_executor.strategies.cpu.burst import token_bucket
 from cotenant_node_executor.strategies.cpu.burst.config import BurstConfig, BurstStrategy, burst_strategy, pod_config
 from cotenant_node_executor.strategies.cpu.burst.kernel_burst import pod_bursts_us
@@ -29,8 +29,8 @@ from cotenant_node_executor.strategies.cpu.burst.share_pool import PoolState, po
 from cotenant_node_executor.strategies.cpu.burst.strategy import STRATEGY, BurstMemory, decide
 from cotenant_node_executor.strategies.pod_view import BURSTABLE
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Decision, Policy
-from cotenant_node_executor.targets.cgroup.levels import FileChange, Phase, plan
+from cotenant_node_executor.strategies.strategy import NodePolicy, StrategyDecision
+from cotenant_node_executor.targets.cgroup.levels import FileChange, WritePhase, plan
 from cotenant_node_executor.targets.interface import Knob
 from tests.builders import container
 from tests.unit.node_executor.builders_node_executor import NODE, batch, capabilities, pod, situation, slo, snapshot, usage
@@ -49,24 +49,26 @@ def burst_slo(**section: Any) -> NodeSLORendered:
     return slo(spec=msgspec.Raw(json.dumps({"cpuBurstStrategy": {"policy": "auto", **section}}).encode()))
 
 
-def reading(second: int, node_milli: int = 1000, *, throttled: float = 0.0, milli: int = 2000, name: str = "web") -> Snapshot:
+def reading(
+    second: int, node_milli: int = 1000, *, throttled: float = 0.0, milli: int = 2000, name: str = "web"
+) -> UsageSnapshot:
     """A sample in which the container is throttled for a part of its periods."""
     own = replace(usage(f"burstable/poduid-{name}/main", milli), throttled_ratio=throttled)
-    found = PodUsage(f"uid-{name}", BURSTABLE, own, (ContainerUsage("main", own),))
+    found = PodSample(f"uid-{name}", BURSTABLE, own, (ContainerUsage("main", own),))
     return replace(snapshot(node_milli), monotonic_ns=second * SECOND_NS, pods={f"uid-{name}": found})
 
 
-def seen(entry: Pod, node_slo: NodeSLORendered, sample: Snapshot | None) -> Situation:
+def seen(entry: Pod, node_slo: NodeSLORendered, sample: UsageSnapshot | None) -> Situation:
     return situation([entry], node_slo=node_slo, reading=sample, kernel=capabilities(also=(Knob.CPU_BURST,)))
 
 
-def value(decision: Decision, group: str, knob: Knob) -> str | None:
+def value(decision: StrategyDecision, group: str, knob: Knob) -> str | None:
     return next((each.value for each in decision.values.get(group, ()) if each.attribute is knob), None)
 
 
-def steps(node_slo: NodeSLORendered, samples: list[Snapshot], entry: Pod | None = None) -> list[Decision]:
+def steps(node_slo: NodeSLORendered, samples: list[UsageSnapshot], entry: Pod | None = None) -> list[StrategyDecision]:
     """The decisions on these samples, each with the memory of the one before."""
-    decisions: list[Decision] = []
+    decisions: list[StrategyDecision] = []
     for sample in samples:
         memory = decisions[-1].memory if decisions else None
         decisions.append(decide(seen(entry or web(), node_slo, sample), memory))
@@ -109,7 +111,7 @@ def test_the_kernels_burst_follows_limit_and_percent_and_the_composer_keeps_it_w
 
 
 def test_a_quota_rises_before_its_burst_and_falls_after_it() -> None:
-    def order(old: str, new: str) -> list[tuple[Phase, Knob]]:
+    def order(old: str, new: str) -> list[tuple[WritePhase, Knob]]:
         changes = [FileChange(MAIN, Knob.CPU_BURST, old, new), FileChange(MAIN, Knob.CPU_QUOTA, old, new)]
         return [(step.phase, step.knob) for step in plan(changes)]
 
@@ -141,11 +143,11 @@ def test_a_pods_annotation_overrides_single_fields_of_the_node_and_an_unreadable
 
 
 def test_without_the_section_nothing_is_asked_of_the_strategy() -> None:
-    assert STRATEGY.inputs(Policy(capabilities(), slo())) == frozenset()
-    assert STRATEGY.inputs(Policy(capabilities(), burst_slo())) != frozenset()
-    assert decide(seen(web(), burst_slo(policy="none"), reading(1, throttled=0.5)), None) == Decision()
+    assert STRATEGY.inputs(NodePolicy(capabilities(), slo())) == frozenset()
+    assert STRATEGY.inputs(NodePolicy(capabilities(), burst_slo())) != frozenset()
+    assert decide(seen(web(), burst_slo(policy="none"), reading(1, throttled=0.5)), None) == StrategyDecision()
     asking = web(annotations={"koordinator.sh/cpuBurst": '{"policy":"auto"}'})
-    assert decide(seen(asking, slo(), reading(1)), None) == Decision()
+    assert decide(seen(asking, slo(), reading(1)), None) == StrategyDecision()
     assert burst_strategy(burst_slo()) == BurstStrategy("auto", 1000, 300, -1, 50)
 
 

@@ -14,14 +14,20 @@ from msgspec.structs import replace
 from cotenant.api.objects.pod import Pod
 from cotenant.events.node.resources import NodeResources, NodeSLORendered
 from cotenant.model.subjects import slo_subject
-from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.strategies.cpu.evict.config import evict_config
 from cotenant_node_executor.strategies.cpu.evict.satisfaction import BestEffort, SatisfactionConfig, release_milli
 from cotenant_node_executor.strategies.cpu.evict.strategy import STRATEGY, decide
 from cotenant_node_executor.strategies.cpu.evict.thresholds import allocatable_release_milli, usage_release_milli
-from cotenant_node_executor.strategies.cpu.evict.victims import Candidate, by_priority, by_satisfaction, evictable, taken
+from cotenant_node_executor.strategies.cpu.evict.victims import (
+    CpuEvictionCandidate,
+    by_priority,
+    by_satisfaction,
+    evictable,
+    taken,
+)
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT
-from cotenant_node_executor.strategies.strategy import Decision, Evict, Policy
+from cotenant_node_executor.strategies.strategy import Evict, NodePolicy, StrategyDecision
 from cotenant_node_executor.targets.interface import Knob
 from tests.unit.node_executor.builders_node_executor import NODE, Bench, batch, capabilities, situation, slo, snapshot
 
@@ -34,7 +40,7 @@ def evict_slo(**section: Any) -> NodeSLORendered:
     return slo(spec=msgspec.Raw(json.dumps(document).encode()))
 
 
-def reading(second: int, used: dict[str, int], node_milli: int = 8000) -> Snapshot:
+def reading(second: int, used: dict[str, int], node_milli: int = 8000) -> UsageSnapshot:
     found = replace(snapshot(node_milli, used), monotonic_ns=second * SECOND_NS)
     return replace(found, pods={uid: replace(each, tier=BESTEFFORT) for uid, each in found.pods.items()})
 
@@ -51,9 +57,9 @@ def after(
     memory: msgspec.Struct | None = None,
     since: int = 0,
     evicting: frozenset[str] = frozenset(),
-) -> Decision:
+) -> StrategyDecision:
     """The last decision of so many samples."""
-    decision = Decision(memory=memory)
+    decision = StrategyDecision(memory=memory)
     for second in range(since, since + seconds):
         there = situation(
             pods,
@@ -65,7 +71,7 @@ def after(
     return decision
 
 
-def evicted(decision: Decision) -> list[str]:
+def evicted(decision: StrategyDecision) -> list[str]:
     return [order.uid for order in decision.orders if isinstance(order, Evict)]
 
 
@@ -171,12 +177,14 @@ def test_a_section_that_is_off_or_states_no_feature_switches_nothing_on() -> Non
     for section in ({}, {"enable": False, **SATISFACTION}, {"cpuEvictThresholdPercent": 80}, {"enable": None, **SATISFACTION}):
         config = evict_slo(**section)
         assert evict_config(config) is None
-        assert STRATEGY.inputs(Policy(capabilities(), config)) == frozenset()
+        assert STRATEGY.inputs(NodePolicy(capabilities(), config)) == frozenset()
 
 
 def test_a_pod_says_itself_which_features_may_evict_it() -> None:
-    def candidate(policies: str | None, **labels: str) -> Candidate:
-        return Candidate("u", 5000, 0, 0, labels, {} if policies is None else {"koordinator.sh/eviction-policy": policies})
+    def candidate(policies: str | None, **labels: str) -> CpuEvictionCandidate:
+        return CpuEvictionCandidate(
+            "u", 5000, 0, 0, labels, {} if policies is None else {"koordinator.sh/eviction-policy": policies}
+        )
 
     yes = {"koordinator.sh/eviction-enabled": "true"}
     assert evictable(candidate(None, **yes), "CPUEvict", 5999)
@@ -189,12 +197,12 @@ def test_a_pod_says_itself_which_features_may_evict_it() -> None:
 
 def test_the_order_is_annotation_priority_label_and_then_usage() -> None:
     pods = [
-        Candidate("late", 1, 0, 9, {}, {"koordinator.sh/eviction-priority": "5"}),
-        Candidate("label", 7, 0, 9, {"koordinator.sh/priority": "3"}),
-        Candidate("small", 7, 0, 1),
-        Candidate("big", 7, 0, 5),
-        Candidate("low", 2, 0, 0),
-        Candidate("bad", 7, 0, 2, {}, {"koordinator.sh/eviction-priority": "x"}),
+        CpuEvictionCandidate("late", 1, 0, 9, {}, {"koordinator.sh/eviction-priority": "5"}),
+        CpuEvictionCandidate("label", 7, 0, 9, {"koordinator.sh/priority": "3"}),
+        CpuEvictionCandidate("small", 7, 0, 1),
+        CpuEvictionCandidate("big", 7, 0, 5),
+        CpuEvictionCandidate("low", 2, 0, 0),
+        CpuEvictionCandidate("bad", 7, 0, 2, {}, {"koordinator.sh/eviction-priority": "x"}),
     ]
     assert [each.uid for each in by_priority(pods, then_usage=True)] == ["low", "label", "big", "bad", "small", "late"]
 
@@ -208,7 +216,7 @@ def test_upstreams_examples_of_usage() -> None:
 
 CANDIDATES = st.lists(
     st.builds(
-        Candidate,
+        CpuEvictionCandidate,
         st.text("abcdef", min_size=1, max_size=4),
         st.none() | st.integers(0, 9999),
         st.integers(0, 10_000),
@@ -221,7 +229,7 @@ CANDIDATES = st.lists(
 
 @given(CANDIDATES, st.integers(0, 50_000), st.integers(0, 5_000))
 def test_no_more_pods_go_than_are_needed_and_enough_if_there_are_enough(
-    pods: list[Candidate], release: int, leaving: int
+    pods: list[CpuEvictionCandidate], release: int, leaving: int
 ) -> None:
     order = by_satisfaction(pods)
     victims = taken(order, release, lambda pod: pod.request_milli, leaving)
@@ -336,14 +344,14 @@ def test_the_smaller_of_what_the_average_and_the_last_sample_ask_for_counts() ->
 
 def test_of_starved_pods_the_lower_priority_goes_and_of_equal_ones_the_higher_usage_per_request() -> None:
     pods = [
-        Candidate("half", 5000, 1000, 500),
-        Candidate("high", 6000, 1000, 9000),
-        Candidate("most", 5000, 100, 60),
-        Candidate("zero", 5000, 0, 5000),
-        Candidate("also half", 5000, 2000, 1000),
+        CpuEvictionCandidate("half", 5000, 1000, 500),
+        CpuEvictionCandidate("high", 6000, 1000, 9000),
+        CpuEvictionCandidate("most", 5000, 100, 60),
+        CpuEvictionCandidate("zero", 5000, 0, 5000),
+        CpuEvictionCandidate("also half", 5000, 2000, 1000),
     ]
     assert [each.uid for each in by_satisfaction(pods)] == ["most", "half", "also half", "zero", "high"]
-    unknown = [Candidate("idle", 1, 1000, 1), Candidate("none", None, 1000, 900)]
+    unknown = [CpuEvictionCandidate("idle", 1, 1000, 1), CpuEvictionCandidate("none", None, 1000, 900)]
     assert [each.uid for each in by_satisfaction(unknown)] == ["none", "idle"]
-    asking = [Candidate("nothing", 1, 0), Candidate("one", 1, 1), Candidate("two", 1, 2)]
+    asking = [CpuEvictionCandidate("nothing", 1, 0), CpuEvictionCandidate("one", 1, 1), CpuEvictionCandidate("two", 1, 2)]
     assert taken(asking, 1, lambda each: each.request_milli) == asking[:2]

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from cotenant.events.node.resources import NodeResources, NodeSLORendered
 from cotenant_node_executor.strategies.cpu.evict.config import ByAllocatable, evict_config
 from cotenant_node_executor.strategies.cpu.evict.strategy import STRATEGY, EvictMemory, decide
-from cotenant_node_executor.strategies.cpu.evict.victims import Candidate, evictable
+from cotenant_node_executor.strategies.cpu.evict.victims import CpuEvictionCandidate, evictable
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT
-from cotenant_node_executor.strategies.strategy import Decision
+from cotenant_node_executor.strategies.strategy import StrategyDecision
 from cotenant_node_executor.targets.interface import Knob
 from tests.unit.node_executor.builders_node_executor import NODE, batch, pod, situation
 from tests.unit.node_executor.strategies.test_cpu_evict import (
@@ -34,9 +34,9 @@ BY_OFFER = {
 }
 
 
-def sampled(node_slo: NodeSLORendered, pods: list[Any], *samples: tuple[int, int, int]) -> Decision:
+def sampled(node_slo: NodeSLORendered, pods: list[Any], *samples: tuple[int, int, int]) -> StrategyDecision:
     """The decision on the last of samples a second apart: what the node and pod `a` use, and the quota of best-effort."""
-    decision = Decision()
+    decision = StrategyDecision()
     for second, (node_milli, used, quota) in enumerate(samples):
         there = situation(
             pods,
@@ -48,7 +48,7 @@ def sampled(node_slo: NodeSLORendered, pods: list[Any], *samples: tuple[int, int
     return decision
 
 
-def release(decision: Decision, feature: str) -> int:
+def release(decision: StrategyDecision, feature: str) -> int:
     return STRATEGY.figures(decision.memory)[f"{feature}.release.cpu-milli"]
 
 
@@ -112,7 +112,7 @@ def test_the_feature_by_offer_needs_percentages_in_order_and_leaves_high_priorit
 def test_a_pod_is_evictable_up_to_and_with_the_priority_and_one_without_counts_as_0() -> None:
     yes = {"koordinator.sh/eviction-enabled": "true"}
     for priority, up_to, may in ((5000, 5000, True), (5001, 5000, False), (None, 0, True), (None, -1, False)):
-        assert evictable(Candidate("u", priority, 0, 0, yes), "CPUEvict", up_to) is may
+        assert evictable(CpuEvictionCandidate("u", priority, 0, 0, yes), "CPUEvict", up_to) is may
 
 
 def test_a_pod_without_a_sample_counts_as_idle() -> None:
@@ -127,4 +127,4 @@ def test_a_sample_counts_once_however_often_it_is_looked_at() -> None:
     first = decide(there, None)
     assert decide(there, first.memory).memory == first.memory
     without = replace(there, snapshot=None)
-    assert decide(without, first.memory) == Decision(memory=first.memory)
+    assert decide(without, first.memory) == StrategyDecision(memory=first.memory)

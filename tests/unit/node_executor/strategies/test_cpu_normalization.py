@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from cotenant.events.node.resources import NodeResources
 from cotenant_node_executor.strategies.cpu.normalization import (
     OFF,
-    Adopted,
+    AdoptedRatio,
     adopted_ratio,
     decide,
     normalized_quota_us,
     stated_ratio,
 )
-from cotenant_node_executor.strategies.strategy import Decision
+from cotenant_node_executor.strategies.strategy import StrategyDecision
 from tests.builders import container
 from tests.unit.node_executor.builders_node_executor import NODE, batch, pod, situation, slo
 
@@ -27,7 +27,7 @@ def resources(ratio: float) -> NodeResources:
     return NodeResources(node=NODE, cpu_normalization_ratio=ratio)
 
 
-def quotas(decision: Decision) -> dict[str, str]:
+def quotas(decision: StrategyDecision) -> dict[str, str]:
     return {str(group): own[0].value for group, own in decision.values.items()}
 
 
@@ -71,7 +71,7 @@ def test_without_a_ratio_above_one_no_quota_is_stated() -> None:
     there = situation([pod("web", "LS", requests={"cpu": "1"}, limits=LIMITS)])
     for ratio in (0.8, 1.0):
         assert decide(replace(there, resources=resources(ratio)), None).values == {}
-    assert decide(there, None) == Decision(memory=Adopted(OFF))
+    assert decide(there, None) == StrategyDecision(memory=AdoptedRatio(OFF))
 
 
 def test_a_small_change_and_an_impossible_ratio_keep_the_one_before() -> None:

@@ -14,7 +14,7 @@ from cotenant.api.objects.pod import Pod
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.core.desired_values import DesiredTargets
 from cotenant_node_executor.core.observation import Observation
-from cotenant_node_executor.sampling.snapshot import HostApplicationUsage
+from cotenant_node_executor.sampling.snapshot import HostApplicationSample
 from cotenant_node_executor.sampling.wanted import wanted_by
 from cotenant_node_executor.strategies.cpu.cpuset_rule import pools_without
 from cotenant_node_executor.strategies.cpu.cpusets import Decided, cpu_pools, decide
@@ -155,7 +155,7 @@ def test_applications_are_known_by_name_and_have_groups_only_below_the_root() ->
 
 def test_yarns_containers_are_not_counted_as_system_usage_and_do_not_throttle_themselves() -> None:
     reading = snapshot(6000, {"uid-web": 1000})
-    counted = replace(reading, host_applications={"yarn-task": HostApplicationUsage("yarn-task", usage("yarn", 4500))})
+    counted = replace(reading, host_applications={"yarn-task": HostApplicationSample("yarn-task", usage("yarn", 4500))})
     without = suppress(situation([service("web")], node_slo=slo(), reading=reading))
     known = suppress(situation([service("web")], node_slo=applications(YARN), reading=counted))
     assert without is not None

@@ -18,7 +18,7 @@ from cotenant_node_executor.strategies.cpu.protection import spread
 from cotenant_node_executor.strategies.cpu.protection.lateness import lateness, worst
 from cotenant_node_executor.strategies.cpu.suppression import strategy as suppression
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Decision
+from cotenant_node_executor.strategies.strategy import StrategyDecision
 from cotenant_node_executor.targets.address import Knob, Thread
 from cotenant_node_executor.targets.address import ThreadAttribute as On
 from cotenant_node_executor.targets.interface import THREADS, KnobSupport
@@ -102,7 +102,7 @@ def test_the_service_that_is_late_by_most_of_its_goal_is_named() -> None:
     assert worst((replace(one, late=False),)) is None
 
 
-def quantity(decision: Decision) -> int:
+def quantity(decision: StrategyDecision) -> int:
     memory = decision.memory
     assert isinstance(memory, suppression.Suppression)
     return memory.quantity_milli
@@ -143,7 +143,7 @@ def test_what_is_held_back_is_never_more_than_there_was_to_take() -> None:
     assert 0 < quantity(decided) < free
 
 
-def held(decision: Decision) -> dict[int, str]:
+def held(decision: StrategyDecision) -> dict[int, str]:
     return {
         place.tid: each.why
         for place, own in decision.values.items()

@@ -16,23 +16,23 @@ from cotenant.events.node.execution import Execution
 from cotenant.events.node.resources import NodeResources, NodeSLORendered
 from cotenant.model.subjects import resources_subject, slo_subject
 from cotenant_node_executor.core.executions import Executions
-from cotenant_node_executor.sampling.snapshot import PodUsage, Snapshot
-from cotenant_node_executor.strategies.gates import GATES, parse_gates
+from cotenant_node_executor.sampling.snapshot import PodSample, UsageSnapshot
+from cotenant_node_executor.strategies.gates import NODE_GATES, parse_gates
 from cotenant_node_executor.strategies.memory.evict import (
     BE_MEMORY_EVICT,
     COOL_DOWN_SECONDS,
     MEMORY_ALLOCATABLE_EVICT,
     MEMORY_EVICT,
     USED,
-    EvictConfig,
+    MemoryEvictConfig,
     allocatable_tasks,
     decide_with,
     strategy,
     to_release,
 )
-from cotenant_node_executor.strategies.memory.victims import Candidate, Task, Traits, traits, victims
+from cotenant_node_executor.strategies.memory.victims import MemoryEvictionCandidate, Task, Traits, traits, victims
 from cotenant_node_executor.strategies.registry import strategies_of
-from cotenant_node_executor.strategies.strategy import Decision, Evict, Input, Policy
+from cotenant_node_executor.strategies.strategy import Evict, Input, NodePolicy, StrategyDecision
 from cotenant_node_executor.targets.interface import WriteReport
 from tests.unit.node_executor.builders_node_executor import (
     GIB,
@@ -60,16 +60,16 @@ def slo(**threshold: Any) -> NodeSLORendered:
     return NodeSLORendered(node=NODE, enable=False, spec=spec)
 
 
-def reading(used: int, pods: dict[str, int]) -> Snapshot:
+def reading(used: int, pods: dict[str, int]) -> UsageSnapshot:
     """A sample with memory in bytes: of the node, and of pods by uid."""
     found = snapshot(1000, dict.fromkeys(pods, 100))
     measured = {
-        uid: PodUsage(uid, "besteffort", replace(usage(uid, 100), memory_bytes=amount)) for uid, amount in pods.items()
+        uid: PodSample(uid, "besteffort", replace(usage(uid, 100), memory_bytes=amount)) for uid, amount in pods.items()
     }
     return replace(found, pods=measured, node=replace(found.node, memory_bytes=used))
 
 
-def evicted(decision: Decision) -> list[str]:
+def evicted(decision: StrategyDecision) -> list[str]:
     return [order.uid for order in decision.orders if isinstance(order, Evict)]
 
 
@@ -77,7 +77,7 @@ def evicted(decision: Decision) -> list[str]:
 def test_what_is_released_brings_usage_to_the_lower_line_and_nothing_is_below_the_threshold(
     threshold: int, lower: int | None, capacity: int, used: int
 ) -> None:
-    config = EvictConfig(memory_evict_threshold_percent=threshold, memory_evict_lower_percent=lower)
+    config = MemoryEvictConfig(memory_evict_threshold_percent=threshold, memory_evict_lower_percent=lower)
     release = to_release(config, capacity, used)
     low = threshold - 2 if lower is None else lower
     assert release >= 0
@@ -102,9 +102,9 @@ members = st.builds(
 
 
 @st.composite
-def situations(draw: st.DrawFn) -> tuple[list[Task], list[Candidate], frozenset[str]]:
+def situations(draw: st.DrawFn) -> tuple[list[Task], list[MemoryEvictionCandidate], frozenset[str]]:
     pods = [
-        Candidate(f"u{index}", f"p{index}", draw(members), {USED: draw(numbers), "x": draw(numbers)})
+        MemoryEvictionCandidate(f"u{index}", f"p{index}", draw(members), {USED: draw(numbers), "x": draw(numbers)})
         for index in range(draw(st.integers(0, 6)))
     ]
     tasks = [
@@ -117,7 +117,7 @@ def situations(draw: st.DrawFn) -> tuple[list[Task], list[Candidate], frozenset[
 
 @given(situations())
 def test_no_pod_is_taken_twice_or_without_need_or_by_a_feature_that_may_not(
-    given_: tuple[list[Task], list[Candidate], frozenset[str]],
+    given_: tuple[list[Task], list[MemoryEvictionCandidate], frozenset[str]],
 ) -> None:
     tasks, pods, leaving = given_
     found = victims(tasks, pods, leaving)
@@ -133,13 +133,13 @@ def test_no_pod_is_taken_twice_or_without_need_or_by_a_feature_that_may_not(
 
 @given(situations())
 def test_the_order_of_the_pods_given_does_not_matter(
-    given_: tuple[list[Task], list[Candidate], frozenset[str]],
+    given_: tuple[list[Task], list[MemoryEvictionCandidate], frozenset[str]],
 ) -> None:
     tasks, pods, leaving = given_
     assert victims(tasks, pods, leaving) == victims(tasks, pods[::-1], leaving)
 
 
-def running(*pods: Pod, used: int, each: dict[str, int], **more: Any) -> Decision:
+def running(*pods: Pod, used: int, each: dict[str, int], **more: Any) -> StrategyDecision:
     """A decision of all features beside these pods; `more` are fields of the threshold section."""
     return decide_with(situation(pods, node_slo=slo(**more), reading=reading(used, each)), ALL)
 
@@ -219,7 +219,7 @@ def test_eviction_priority_comes_before_priority_and_that_before_the_label() -> 
 
 @given(st.integers(1, 100), st.integers(0, 100), st.integers(0, 1000), st.integers(0, 1000))
 def test_by_allocatable_the_lower_share_of_what_is_offered_stays(threshold: int, lower: int, asked: int, offer: int) -> None:
-    config = EvictConfig(
+    config = MemoryEvictConfig(
         memory_allocatable_evict_threshold_percent=threshold,
         memory_allocatable_evict_lower_percent=lower,
         allocatable_evict_priority_threshold=5999,
@@ -233,7 +233,7 @@ def test_by_allocatable_the_lower_share_of_what_is_offered_stays(threshold: int,
 
 
 def test_a_node_whose_offer_is_unknown_is_not_judged_by_it() -> None:
-    config = EvictConfig(
+    config = MemoryEvictConfig(
         memory_allocatable_evict_threshold_percent=90,
         memory_allocatable_evict_lower_percent=80,
         allocatable_evict_priority_threshold=5999,
@@ -242,10 +242,10 @@ def test_a_node_whose_offer_is_unknown_is_not_judged_by_it() -> None:
 
 
 def test_a_node_on_which_no_feature_is_configured_has_nothing_to_do_with_a_sample() -> None:
-    policy = Policy(capabilities(), slo())
+    policy = NodePolicy(capabilities(), slo())
     assert strategy(frozenset((MEMORY_EVICT, MEMORY_ALLOCATABLE_EVICT))).inputs(policy) == frozenset()
     assert Input.USAGE in strategy(ALL).inputs(policy)
-    asked = Policy(capabilities(), slo(evictEnabledPriorityThreshold=1))
+    asked = NodePolicy(capabilities(), slo(evictEnabledPriorityThreshold=1))
     assert Input.USAGE in strategy(frozenset((MEMORY_EVICT,))).inputs(asked)
 
 
@@ -253,7 +253,7 @@ def test_gates_are_named_and_checked() -> None:
     assert BE_MEMORY_EVICT in parse_gates("BEMemoryEvict=true, MemoryEvict=false")
     assert MEMORY_EVICT not in parse_gates("MemoryEvict=False")
     assert parse_gates("") == {"MemoryEvict", "MemoryAllocatableEvict"}
-    assert GATES.keys() == {"MemoryEvict", "MemoryAllocatableEvict", "BEMemoryEvict", "TCNetworkQoS", "TerwayQoS"}
+    assert NODE_GATES.keys() == {"MemoryEvict", "MemoryAllocatableEvict", "BEMemoryEvict", "TCNetworkQoS", "TerwayQoS"}
     for wrong in ("Nothing=true", "BEMemoryEvict", "BEMemoryEvict=yes"):
         with pytest.raises(ValueError, match="feature gate"):
             parse_gates(wrong)

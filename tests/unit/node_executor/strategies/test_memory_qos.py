@@ -13,10 +13,17 @@ from hypothesis import strategies as st
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.strategies.memory.oom_scores import decide as decide_scores
 from cotenant_node_executor.strategies.memory.qos import Applied, decide, high_bytes, pod_memory, share_of
-from cotenant_node_executor.strategies.memory.qos_config import DEFAULTS, NEUTRAL, MemoryQOS, MemoryRule, effective, memory_rule
+from cotenant_node_executor.strategies.memory.qos_config import (
+    CLASS_DEFAULTS,
+    NEUTRAL,
+    MemoryQOS,
+    MemoryRule,
+    effective,
+    memory_rule,
+)
 from cotenant_node_executor.strategies.pod_view import pod_view
 from cotenant_node_executor.strategies.sections import fitted, lowered_object
-from cotenant_node_executor.strategies.strategy import Decision
+from cotenant_node_executor.strategies.strategy import StrategyDecision
 from cotenant_node_executor.targets.address import Knob, OomScore
 from tests.unit.node_executor.builders_node_executor import GIB, NODE, capabilities, pod, situation
 
@@ -32,7 +39,7 @@ def slo(qos: dict[str, Any] | None = None) -> NodeSLORendered:
     return NodeSLORendered(node=NODE, spec=msgspec.Raw(msgspec.json.encode(spec)))
 
 
-def texts(decision: Decision, group: str) -> dict[Knob, str]:
+def texts(decision: StrategyDecision, group: str) -> dict[Knob, str]:
     return {each.attribute: each.value for each in decision.values.get(group, ())}  # type: ignore[misc]
 
 
@@ -65,12 +72,12 @@ def test_a_container_without_a_limit_is_slowed_down_by_the_nodes_memory() -> Non
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"policy": 3, "wmarkRatio": "x"}', "null"])
 def test_an_unreadable_annotation_counts_as_absent(text: str) -> None:
-    config = fitted(DEFAULTS["LS"], MemoryQOS, "test")
+    config = fitted(CLASS_DEFAULTS["LS"], MemoryQOS, "test")
     assert effective(config, "LS", text) == config
 
 
 def test_the_policy_none_ignores_the_annotations_other_fields() -> None:
-    config = fitted(DEFAULTS["LS"], MemoryQOS, "test")
+    config = fitted(CLASS_DEFAULTS["LS"], MemoryQOS, "test")
     assert effective(config, "LS", '{"policy": "none", "minLimitPercent": 50}') == fitted(NEUTRAL, MemoryQOS, "test")
 
 
@@ -105,7 +112,7 @@ def test_a_kernel_without_these_files_gets_nothing() -> None:
     assert decide(situation([pod("a", "LS")], node_slo=asked), None).values == {}
 
 
-def scored(**annotations: str) -> Decision:
+def scored(**annotations: str) -> StrategyDecision:
     named = {f"koordinator.sh/{name.replace('_', '-')}": text for name, text in annotations.items()}
     return decide_scores(situation([pod("a", "LS", annotations=named)]), None)
 
@@ -201,7 +208,7 @@ def test_nothing_is_neutral_again_where_nothing_was_set() -> None:
 def test_the_policy_says_what_an_annotations_fields_are_laid_over() -> None:
     config = MemoryQOS(enable=True, min_limit_percent=40, wmark_ratio=7)
     automatic = effective(config, "BE", '{"policy": "auto", "lowLimitPercent": 5}')
-    assert automatic == fitted({**DEFAULTS["BE"], "enable": True, "lowlimitpercent": 5}, MemoryQOS, "test")
+    assert automatic == fitted({**CLASS_DEFAULTS["BE"], "enable": True, "lowlimitpercent": 5}, MemoryQOS, "test")
     for policy in ("default", ""):
         overlaid = effective(config, "BE", json.dumps({"policy": policy, "lowLimitPercent": 5, "wmarkRatio": None}))
         assert overlaid == MemoryQOS(enable=True, min_limit_percent=40, wmark_ratio=7, low_limit_percent=5)

@@ -16,7 +16,7 @@ from cotenant.events.node.runs import ExecutorStatus
 from cotenant.model.subjects import slo_subject
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.node import ExecutorNode, Periods
-from cotenant_node_executor.sampling.snapshot import PodUsage, PressureSet, Snapshot
+from cotenant_node_executor.sampling.snapshot import PodSample, PressureSet, UsageSnapshot
 from cotenant_node_executor.simulated.machine import SimulatedMachine
 from cotenant_node_executor.strategies.memory.relief import (
     Relief,
@@ -31,10 +31,10 @@ from cotenant_node_executor.strategies.memory.relief import (
 )
 from cotenant_node_executor.strategies.registry import strategies_of
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Decision, Policy, Reclaim
+from cotenant_node_executor.strategies.strategy import NodePolicy, Reclaim, StrategyDecision
 from cotenant_node_executor.targets.address import Knob
-from cotenant_node_executor.targets.interface import RECLAIM, Capabilities, CgroupVersion, KnobSupport
-from cotenant_node_executor.targets.psi import Pressure, PressureLine
+from cotenant_node_executor.targets.interface import RECLAIM, CgroupVersion, KnobSupport, NodeCapabilities
+from cotenant_node_executor.targets.psi import PressureLine, PsiStats
 from tests.unit.node_executor.builders_node_executor import (
     GIB,
     NODE,
@@ -58,7 +58,7 @@ def slo(**threshold: Any) -> NodeSLORendered:
     return NodeSLORendered(node=NODE, spec=msgspec.Raw(msgspec.json.encode(spec)))
 
 
-def reading(percent: float, best_effort: int = 4 * GIB, cache: int = 0, stalled: float = 0.0) -> Snapshot:
+def reading(percent: float, best_effort: int = 4 * GIB, cache: int = 0, stalled: float = 0.0) -> UsageSnapshot:
     """The node's memory in percent; best-effort's working set and page cache in bytes."""
     found = snapshot(1000, {})
     line = PressureLine(avg10=stalled)
@@ -66,9 +66,9 @@ def reading(percent: float, best_effort: int = 4 * GIB, cache: int = 0, stalled:
         usage("besteffort", 100),
         memory_bytes=best_effort,
         memory_with_page_cache_bytes=best_effort + cache,
-        pressure=PressureSet(memory=Pressure(line, line, True)),
+        pressure=PressureSet(memory=PsiStats(line, line, True)),
     )
-    pod = PodUsage("uid-b", "besteffort", replace(group, group="besteffort/poduid-b"))
+    pod = PodSample("uid-b", "besteffort", replace(group, group="besteffort/poduid-b"))
     return replace(
         found,
         tiers={"besteffort": group},
@@ -77,21 +77,21 @@ def reading(percent: float, best_effort: int = 4 * GIB, cache: int = 0, stalled:
     )
 
 
-def kernel(version: CgroupVersion = CgroupVersion.V2) -> Capabilities:
+def kernel(version: CgroupVersion = CgroupVersion.V2) -> NodeCapabilities:
     found = replace(capabilities(also=(Knob.MEMORY_HIGH,) if version is CgroupVersion.V2 else ()), version=version)
     return replace(found, knobs={**found.knobs, RECLAIM: KnobSupport(True)})
 
 
-def there(sample: Snapshot | None, version: CgroupVersion = CgroupVersion.V2, **threshold: Any) -> Situation:
+def there(sample: UsageSnapshot | None, version: CgroupVersion = CgroupVersion.V2, **threshold: Any) -> Situation:
     return situation([batch("b")], node_slo=slo(**threshold), reading=sample, kernel=kernel(version))
 
 
-def high(decision: Decision) -> int | None:
+def high(decision: StrategyDecision) -> int | None:
     values = decision.values.get("besteffort", ())
     return int(values[0].value) if values else None
 
 
-def stopped(decision: Decision) -> bool:
+def stopped(decision: StrategyDecision) -> bool:
     return bool(pressure_of(decision.memory))
 
 
@@ -174,7 +174,7 @@ def test_a_kernel_without_a_bound_empties_the_pod_with_the_most_page_cache() -> 
 
 
 @pytest.mark.parametrize("sample", [None, reading(68)])
-def test_disabled_or_without_a_sample_the_bound_is_taken_back_once(sample: Snapshot | None) -> None:
+def test_disabled_or_without_a_sample_the_bound_is_taken_back_once(sample: UsageSnapshot | None) -> None:
     off = there(sample, enable=sample is None)
     first = relief(off, Relief(relieving=True, high_bytes=GIB))
     assert (high(first), stopped(first), first.orders) == (-1, False, ())
@@ -211,7 +211,7 @@ def test_the_node_says_itself_that_its_memory_is_short_and_that_it_is_no_more() 
     assert said[0].memory_pressure == "node memory 1% used, no further best-effort pods from 1% on"
 
 
-def with_cold(sample: Snapshot, cold: dict[str, int] | None, version: CgroupVersion = CgroupVersion.V2) -> Situation:
+def with_cold(sample: UsageSnapshot, cold: dict[str, int] | None, version: CgroupVersion = CgroupVersion.V2) -> Situation:
     """Two batch pods, `b` and `c`, of the same memory and page cache."""
     other = sample.pods["uid-b"]
     other = replace(other, uid="uid-c", usage=replace(other.usage, group="besteffort/poduid-c"))
@@ -220,7 +220,7 @@ def with_cold(sample: Snapshot, cold: dict[str, int] | None, version: CgroupVers
     return replace(found, cold=cold)
 
 
-def asked_of(decision: Decision) -> list[tuple[str, int]]:
+def asked_of(decision: StrategyDecision) -> list[tuple[str, int]]:
     return [(each.group, each.memory_bytes) for each in decision.orders if isinstance(each, Reclaim)]
 
 
@@ -347,4 +347,4 @@ def test_the_figures_are_those_of_the_decision() -> None:
     }
     assert figures_of(None) == {}
     for gates, enable, asked in ((GATE, True, True), (GATE, False, False), (frozenset[str](), True, False)):
-        assert bool(strategy(gates).inputs(Policy(kernel(), slo(enable=enable)))) is asked
+        assert bool(strategy(gates).inputs(NodePolicy(kernel(), slo(enable=enable)))) is asked

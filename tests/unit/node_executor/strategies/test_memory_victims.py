@@ -14,7 +14,7 @@ from cotenant_node_executor.strategies.memory.evict import (
     MEMORY_ALLOCATABLE_EVICT,
     MEMORY_EVICT,
     USED,
-    EvictConfig,
+    MemoryEvictConfig,
     MemoryFigures,
     allocatable_tasks,
     band,
@@ -25,7 +25,7 @@ from cotenant_node_executor.strategies.memory.evict import (
     usage_tasks,
 )
 from cotenant_node_executor.strategies.memory.victims import (
-    Candidate,
+    MemoryEvictionCandidate,
     Task,
     Traits,
     best_effort_order,
@@ -53,7 +53,7 @@ def test_the_lower_line_is_below_the_threshold(threshold: int | None, lower: int
     ("capacity", "used", "release"), [(1000, 699, 0), (1000, 700, 200), (1000, 709, 200), (1000, 710, 210), (1, 1, 0)]
 )
 def test_from_70_percent_on_what_is_above_50_is_released(capacity: int, used: int, release: int) -> None:
-    config = EvictConfig(memory_evict_threshold_percent=70, memory_evict_lower_percent=50)
+    config = MemoryEvictConfig(memory_evict_threshold_percent=70, memory_evict_lower_percent=50)
     assert to_release(config, capacity, used) == release
     tasks = usage_tasks(config, capacity, used, ALL)
     assert [(task.feature, task.target, task.release) for task in tasks] == (
@@ -62,31 +62,31 @@ def test_from_70_percent_on_what_is_above_50_is_released(capacity: int, used: in
 
 
 def test_of_a_node_without_a_known_size_nothing_is_released() -> None:
-    assert to_release(EvictConfig(memory_evict_threshold_percent=0), 0, 0) == 0
-    assert to_release(EvictConfig(memory_evict_threshold_percent=0), 1, 1) == 1
+    assert to_release(MemoryEvictConfig(memory_evict_threshold_percent=0), 0, 0) == 0
+    assert to_release(MemoryEvictConfig(memory_evict_threshold_percent=0), 1, 1) == 1
 
 
 def test_both_features_by_usage_need_the_same_and_one_without_its_priority_nothing() -> None:
-    config = EvictConfig(evict_enabled_priority_threshold=0)
+    config = MemoryEvictConfig(evict_enabled_priority_threshold=0)
     tasks = usage_tasks(config, 1000, 900, ALL)
     assert [(task.feature, task.release, task.by_priority, task.highest_priority) for task in tasks] == [
         (BE_MEMORY_EVICT, 220, False, 0),
         (MEMORY_EVICT, 220, True, 0),
     ]
     assert [task.feature for task in usage_tasks(config, 1000, 900, frozenset((MEMORY_EVICT,)))] == [MEMORY_EVICT]
-    assert usage_tasks(EvictConfig(), 1000, 900, frozenset((MEMORY_EVICT,))) == []
-    assert [task.release for task in usage_tasks(EvictConfig(), 50, 50, ALL)] == [16]
-    at_100 = EvictConfig(memory_evict_threshold_percent=100)
+    assert usage_tasks(MemoryEvictConfig(), 1000, 900, frozenset((MEMORY_EVICT,))) == []
+    assert [task.release for task in usage_tasks(MemoryEvictConfig(), 50, 50, ALL)] == [16]
+    at_100 = MemoryEvictConfig(memory_evict_threshold_percent=100)
     assert [task.release for task in usage_tasks(at_100, 50, 50, ALL)] == [1]
 
 
-def by_offer(**fields: Any) -> EvictConfig:
+def by_offer(**fields: Any) -> MemoryEvictConfig:
     stated = {
         "memory_allocatable_evict_threshold_percent": 90,
         "memory_allocatable_evict_lower_percent": 80,
         "allocatable_evict_priority_threshold": 7999,
     }
-    return EvictConfig(**{**stated, **fields})
+    return MemoryEvictConfig(**{**stated, **fields})
 
 
 def test_what_is_requested_above_90_percent_of_an_offer_is_released_down_to_80() -> None:
@@ -115,10 +115,10 @@ def test_the_feature_by_offer_needs_all_its_fields_in_order(fields: dict[str, An
 
 
 def test_a_feature_is_on_with_its_gate_its_fields_and_the_section() -> None:
-    plain, willing_ones = EvictConfig(enable=True), EvictConfig(enable=True, evict_enabled_priority_threshold=1)
-    offers, neither = by_offer(enable=True, memory_evict_threshold_percent=None), EvictConfig(enable=True)
+    plain, willing_ones = MemoryEvictConfig(enable=True), MemoryEvictConfig(enable=True, evict_enabled_priority_threshold=1)
+    offers, neither = by_offer(enable=True, memory_evict_threshold_percent=None), MemoryEvictConfig(enable=True)
     neither = replace(neither, memory_evict_threshold_percent=None, evict_enabled_priority_threshold=1)
-    on: list[tuple[EvictConfig, frozenset[str]]] = [
+    on: list[tuple[MemoryEvictConfig, frozenset[str]]] = [
         (plain, frozenset((BE_MEMORY_EVICT,))),
         (willing_ones, frozenset((MEMORY_EVICT,))),
         (offers, frozenset((MEMORY_ALLOCATABLE_EVICT,))),
@@ -134,9 +134,9 @@ def test_a_feature_is_on_with_its_gate_its_fields_and_the_section() -> None:
     assert [is_configured(config, gates) for config, gates in off] == [False] * len(off)
 
 
-def member(uid: str, priority: int | None = None, used: int = 0, **fields: Any) -> Candidate:
+def member(uid: str, priority: int | None = None, used: int = 0, **fields: Any) -> MemoryEvictionCandidate:
     own = Traits(best_effort=True, enabled=True, priority=priority, rank=(0, priority or 0, 0), policies=None, grace_seconds=30)
-    return Candidate(uid, uid, replace(own, **fields), {USED: used})
+    return MemoryEvictionCandidate(uid, uid, replace(own, **fields), {USED: used})
 
 
 def test_best_effort_pods_go_by_priority_then_usage_and_those_without_any_by_name_the_last_first() -> None:

@@ -15,7 +15,7 @@ from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.strategies.network import tc, terway
 from cotenant_node_executor.strategies.network.bandwidth import bandwidth
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Decision, Input, Policy
+from cotenant_node_executor.strategies.strategy import Input, NodePolicy, StrategyDecision
 from cotenant_node_executor.targets.address import EgressClass, Place, TcTree
 from cotenant_node_executor.targets.other.traffic_tree import parsed
 from tests.unit.node_executor.builders_node_executor import batch, capabilities, pod, service, situation, slo
@@ -45,7 +45,7 @@ def limited(name: str, egress: str, ingress: str = "0", qos: str = "LS") -> Pod:
     return pod(name, qos, requests={"cpu": "1"}, annotations=annotations)
 
 
-def decide(situation: Situation, memory: Struct | None = None) -> tuple[dict[Place, str], Decision]:
+def decide(situation: Situation, memory: Struct | None = None) -> tuple[dict[Place, str], StrategyDecision]:
     decision = tc.strategy(GATES).decide
     assert decision is not None
     found = decision(situation, memory)
@@ -109,7 +109,7 @@ def test_nothing_is_shaped_without_a_total_or_by_another_policy(node_slo: NodeSL
 
 def test_without_its_gate_a_strategy_does_nothing() -> None:
     for module, stated in ((tc, network()), (terway, network(policy="terway-qos"))):
-        policy = Policy(capabilities(), stated)
+        policy = NodePolicy(capabilities(), stated)
         off, on = module.strategy(frozenset()), module.strategy(GATES)
         assert off.inputs(policy) == frozenset()
         assert on.inputs(policy) == {Input.PODS}

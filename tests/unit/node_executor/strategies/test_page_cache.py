@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from cotenant.api.objects.pod import Pod
 from cotenant.events.node.resources import NodeSLORendered
-from cotenant_node_executor.sampling.snapshot import PodUsage, PressureSet, Snapshot
+from cotenant_node_executor.sampling.snapshot import PodSample, PressureSet, UsageSnapshot
 from cotenant_node_executor.strategies.memory.page_cache import KNOBS, STRATEGY, PageCacheLimit, decide, limit_of
-from cotenant_node_executor.strategies.strategy import Decision, Input, Policy, Reclaim
-from cotenant_node_executor.targets.interface import RECLAIM, Capabilities, Knob, KnobSupport
-from cotenant_node_executor.targets.psi import Pressure, PressureLine
+from cotenant_node_executor.strategies.strategy import Input, NodePolicy, Reclaim, StrategyDecision
+from cotenant_node_executor.targets.interface import RECLAIM, Knob, KnobSupport, NodeCapabilities
+from cotenant_node_executor.targets.psi import PressureLine, PsiStats
 from tests.builders import container
 from tests.unit.node_executor.builders_node_executor import GIB, NODE, batch, capabilities, pod, situation, snapshot, usage
 
@@ -32,11 +32,11 @@ def slo(size: object = 100 * MIB, **fields: Any) -> NodeSLORendered:
     return NodeSLORendered(node=NODE, spec=msgspec.Raw(msgspec.json.encode(spec)))
 
 
-def reading(stalled: float = 0.0, **cache: int) -> Snapshot:
+def reading(stalled: float = 0.0, **cache: int) -> UsageSnapshot:
     """Batch pods by name with so much page cache."""
-    pressure = PressureSet(memory=Pressure(PressureLine(avg10=stalled), PressureLine(), True))
+    pressure = PressureSet(memory=PsiStats(PressureLine(avg10=stalled), PressureLine(), True))
     pods = {
-        f"uid-{name}": PodUsage(
+        f"uid-{name}": PodSample(
             f"uid-{name}",
             "besteffort",
             replace(
@@ -48,11 +48,13 @@ def reading(stalled: float = 0.0, **cache: int) -> Snapshot:
     return replace(snapshot(0), pods=pods)
 
 
-def decided(kernel: Capabilities, pods: list[Pod], node_slo: NodeSLORendered, sample: Snapshot | None = None) -> Decision:
+def decided(
+    kernel: NodeCapabilities, pods: list[Pod], node_slo: NodeSLORendered, sample: UsageSnapshot | None = None
+) -> StrategyDecision:
     return decide(situation(pods, node_slo=node_slo, kernel=kernel, reading=sample), None)
 
 
-def texts(decision: Decision, group: str) -> list[tuple[object, str]]:
+def texts(decision: StrategyDecision, group: str) -> list[tuple[object, str]]:
     return [(each.attribute, each.value) for each in decision.values.get(group, ())]
 
 
@@ -99,7 +101,7 @@ def test_a_pods_annotation_overlays_its_class(annotation: str, size: int | None)
 def test_the_pod_that_is_furthest_above_its_limit_is_reclaimed_and_no_pod_without_one() -> None:
     other = pod("web", "LS", requests={"memory": "1Gi"})
     sample = reading(a=150 * MIB, b=300 * MIB)
-    web = PodUsage("uid-web", "burstable", usage("burstable/poduid-web", 0))
+    web = PodSample("uid-web", "burstable", usage("burstable/poduid-web", 0))
     sample = replace(sample, pods={**sample.pods, "uid-web": web})
     (order,) = decided(MAINLINE, [batch("a"), batch("b"), other], slo(), sample).orders
     assert isinstance(order, Reclaim)
@@ -107,7 +109,7 @@ def test_the_pod_that_is_furthest_above_its_limit_is_reclaimed_and_no_pod_withou
 
 
 @pytest.mark.parametrize("sample", [reading(a=110 * MIB), reading(a=GIB, stalled=5.0), reading(), None])
-def test_a_pod_just_above_its_limit_or_stalled_or_unknown_is_left_alone(sample: Snapshot | None) -> None:
+def test_a_pod_just_above_its_limit_or_stalled_or_unknown_is_left_alone(sample: UsageSnapshot | None) -> None:
     assert decided(MAINLINE, [batch("a")], slo(), sample).orders == ()
 
 
@@ -117,8 +119,8 @@ def test_a_kernel_that_can_do_neither_is_named() -> None:
 
 
 def test_samples_matter_only_to_a_kernel_without_the_files() -> None:
-    assert STRATEGY.inputs(Policy(ANOLIS, slo())) == {Input.PODS}
-    assert Input.USAGE in STRATEGY.inputs(Policy(MAINLINE, slo()))
+    assert STRATEGY.inputs(NodePolicy(ANOLIS, slo())) == {Input.PODS}
+    assert Input.USAGE in STRATEGY.inputs(NodePolicy(MAINLINE, slo()))
     assert set(STRATEGY.sets) == {Knob.MEMORY_PAGECACHE_SIZE, Knob.MEMORY_PAGECACHE_SYNC, Knob.MEMORY_PAGECACHE_ENABLE}
 
 

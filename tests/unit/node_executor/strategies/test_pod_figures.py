@@ -7,8 +7,8 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from cotenant_node_executor.sampling.snapshot import ContainerUsage, PodUsage
-from cotenant_node_executor.strategies.allocation import NumaShare, holds_cpus, resource_status
+from cotenant_node_executor.sampling.snapshot import ContainerUsage, PodSample
+from cotenant_node_executor.strategies.allocation import NumaAllocation, holds_cpus, resource_status
 from cotenant_node_executor.strategies.cpu.normalization import OFF, normalized_quota_us
 from cotenant_node_executor.strategies.pod_eviction import is_enabled, policies_of, rank_of
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, pod_view
@@ -38,7 +38,7 @@ PRIORITY, POLICY = "koordinator.sh/eviction-priority", "koordinator.sh/eviction-
 def test_a_share_of_a_numa_node_has_cpu_where_a_readable_amount_is_above_0(
     resources: dict[str, str | int | float], has_cpu: bool
 ) -> None:
-    assert NumaShare(resources=resources).has_cpu is has_cpu
+    assert NumaAllocation(resources=resources).has_cpu is has_cpu
 
 
 def test_the_nodes_of_an_allocation_are_those_with_cpu_in_its_order() -> None:
@@ -99,7 +99,7 @@ def test_a_pods_figures_are_those_of_its_only_container_where_containers_are_not
     one = pod_view(batch("one"))
     two = pod_view(pod("two", "LS", containers=[container("a"), container("b")]))
     whole = usage(one.group, 700)
-    reading = replace(snapshot(5000), pods={each.uid: PodUsage(each.uid, BESTEFFORT, whole) for each in (one, two)})
+    reading = replace(snapshot(5000), pods={each.uid: PodSample(each.uid, BESTEFFORT, whole) for each in (one, two)})
     assert (len(one.groups), len(two.groups)) == (2, 3)
     assert container_usages(reading, one) == (whole,)
     assert container_usages(reading, two) == (None, None)
@@ -109,7 +109,7 @@ def test_a_pods_figures_are_those_of_its_only_container_where_containers_are_not
 def test_figures_of_containers_are_in_the_order_of_the_pods_groups() -> None:
     two = pod_view(pod("two", "LS", containers=[container("a"), container("b")]))
     a, b = (usage(group, milli) for group, milli in zip(two.groups[1:], (1, 2), strict=True))
-    measured = PodUsage(two.uid, BESTEFFORT, usage(two.group, 3), (ContainerUsage("b", b), ContainerUsage("a", a)))
+    measured = PodSample(two.uid, BESTEFFORT, usage(two.group, 3), (ContainerUsage("b", b), ContainerUsage("a", a)))
     reading = replace(snapshot(5000), pods={two.uid: measured})
     assert container_usages(reading, two) == (a, b)
     only_b = replace(reading, pods={two.uid: replace(measured, containers=(ContainerUsage("b", b),))})
@@ -119,7 +119,7 @@ def test_figures_of_containers_are_in_the_order_of_the_pods_groups() -> None:
 
 def test_best_effort_uses_what_its_group_does_and_else_what_its_pods_do() -> None:
     pods = {
-        uid: PodUsage(uid, tier, usage(uid, milli))
+        uid: PodSample(uid, tier, usage(uid, milli))
         for uid, tier, milli in (("a", BESTEFFORT, 100), ("b", BESTEFFORT, None), ("c", BURSTABLE, 900), ("d", BESTEFFORT, 20))
     }
     reading = replace(snapshot(5000), pods=pods)

@@ -17,10 +17,10 @@ from cotenant_node_executor.strategies.cpu.protection import realtime, spread
 from cotenant_node_executor.strategies.cpu.protection.classes import protected
 from cotenant_node_executor.strategies.cpu.protection.placing import IDLE_SAMPLES, Put, placed, spread_order
 from cotenant_node_executor.strategies.situation import Processor, Situation
-from cotenant_node_executor.strategies.strategy import Decision
+from cotenant_node_executor.strategies.strategy import StrategyDecision
 from cotenant_node_executor.targets.address import Attribute, Knob, Place, RealtimeAttribute, RealtimeThreads, Thread
 from cotenant_node_executor.targets.address import ThreadAttribute as On
-from cotenant_node_executor.targets.interface import SLICES, THREADS, Capabilities, KnobSupport
+from cotenant_node_executor.targets.interface import SLICES, THREADS, KnobSupport, NodeCapabilities
 from cotenant_node_executor.targets.other.realtime import RealtimeState
 from tests.unit.node_executor.builders_node_executor import batch, capabilities, service, situation, slo, snapshot
 
@@ -31,7 +31,7 @@ IDENTITIES = {
 SECOND = 1_000_000_000
 
 
-def kernel(*also: Knob, slices: bool = True) -> Capabilities:
+def kernel(*also: Knob, slices: bool = True) -> NodeCapabilities:
     """A mainline kernel whose threads can be moved."""
     names = (THREADS, SLICES) if slices else (THREADS,)
     base = capabilities(also=also)
@@ -45,7 +45,7 @@ def seen(
     at: int = 1,
     system_milli: int = 0,
     node_slo: NodeSLORendered | None = None,
-    of: Capabilities | None = None,
+    of: NodeCapabilities | None = None,
     state: RealtimeState | None = None,
     cpus: int = 4,
 ) -> Situation:
@@ -59,7 +59,7 @@ def seen(
     return replace(made, threads=found, realtime=state or RealtimeState())
 
 
-def values(decision: Decision) -> dict[tuple[Place, Attribute], str]:
+def values(decision: StrategyDecision) -> dict[tuple[Place, Attribute], str]:
     return {(place, each.attribute): each.value for place, own in decision.values.items() for each in own}
 
 
@@ -105,7 +105,7 @@ def test_an_unknown_class_is_the_safe_one_and_is_said(pod: Pod, node_slo: NodeSL
     [(slo(), kernel()), (slo(**IDENTITIES), capabilities()), (slo(**IDENTITIES), kernel(Knob.CPU_BVT))],
 )
 def test_nothing_is_protected_where_identities_are_off_or_threads_cannot_be_moved_or_the_kernel_has_identities(
-    node_slo: NodeSLORendered, of: Capabilities
+    node_slo: NodeSLORendered, of: NodeCapabilities
 ) -> None:
     for strategy in (spread, realtime):
         decision = strategy.decide(seen([asking("web", "realtime")], {"web": {7: 500}}, node_slo=node_slo, of=of), None)
@@ -184,14 +184,14 @@ def test_threads_that_are_let_go_get_back_what_they_had_and_are_then_forgotten()
 def test_nothing_is_spread_while_the_system_needs_cpus_nor_soon_after() -> None:
     busy = {"web": {7: 300}}
     memory = spread.decide(seen([service("web")], busy, system_milli=1100), None).memory
-    assert isinstance(memory, spread.Spread)
+    assert isinstance(memory, spread.ThreadSpread)
     assert memory.put == {}
     for at in range(2, 1 + spread.REST_SAMPLES):
         memory = spread.decide(seen([service("web")], busy, at=at), memory).memory
-        assert isinstance(memory, spread.Spread)
+        assert isinstance(memory, spread.ThreadSpread)
         assert memory.put == {}, at
     memory = spread.decide(seen([service("web")], busy, at=99), memory).memory
-    assert isinstance(memory, spread.Spread)
+    assert isinstance(memory, spread.ThreadSpread)
     assert memory.put == {7: Put(0)}
 
 
@@ -237,7 +237,7 @@ def test_a_kernel_without_budgets_needs_none() -> None:
     assert found == {(RealtimeThreads(group("a")), RealtimeAttribute.CLASS): "realtime"}
 
 
-def budgets(decision: Decision, name: str) -> str | None:
+def budgets(decision: StrategyDecision, name: str) -> str | None:
     return values(decision).get((group(name), Knob.CPU_RT_RUNTIME))
 
 

@@ -16,9 +16,9 @@ from cotenant_node_executor.sampling.latency.readings import ServiceReading
 from cotenant_node_executor.sampling.threads import ThreadUsage
 from cotenant_node_executor.strategies.cpu.protection import realtime
 from cotenant_node_executor.strategies.cpu.protection.need import LATE_SAMPLES
-from cotenant_node_executor.strategies.cpu.protection.realtime import COOL_DOWN_NS, Given
+from cotenant_node_executor.strategies.cpu.protection.realtime import COOL_DOWN_NS, RealtimeMemory
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Decision
+from cotenant_node_executor.strategies.strategy import StrategyDecision
 from cotenant_node_executor.targets.address import Knob, RealtimeThreads
 from cotenant_node_executor.targets.interface import THREADS, KnobSupport
 from cotenant_node_executor.targets.other.realtime import MOST_PODS, RealtimeState
@@ -65,16 +65,16 @@ def seen(
     )
 
 
-def has_class(decision: Decision) -> set[str]:
-    assert isinstance(decision.memory, Given)
+def has_class(decision: StrategyDecision) -> set[str]:
+    assert isinstance(decision.memory, RealtimeMemory)
     return {each.removeprefix(group("")) for each in decision.memory.groups}
 
 
-def why(decision: Decision, name: str) -> str:
+def why(decision: StrategyDecision, name: str) -> str:
     return decision.values[RealtimeThreads(group(name))][0].why
 
 
-def after(pods: list[Pod], samples: range, memory: Struct | None, **what: object) -> Decision:
+def after(pods: list[Pod], samples: range, memory: Struct | None, **what: object) -> StrategyDecision:
     for at in samples:
         decision = realtime.decide(seen(pods, at, **what), memory)  # type: ignore[arg-type]
         memory = decision.memory

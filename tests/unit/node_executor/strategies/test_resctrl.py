@@ -18,7 +18,7 @@ from cotenant_node_executor.strategies.cache.pod_groups import pod_schemata
 from cotenant_node_executor.strategies.cache.resctrl import STRATEGY, decide
 from cotenant_node_executor.strategies.cache.schemata import ResctrlQOS, cache_ids, class_l3, class_mb, l3_mask, mba_value
 from cotenant_node_executor.strategies.situation import ResctrlFacts, Situation
-from cotenant_node_executor.strategies.strategy import Decision, Input, Policy
+from cotenant_node_executor.strategies.strategy import Input, NodePolicy, StrategyDecision
 from cotenant_node_executor.targets.address import Attribute, NonCgroup, ResctrlAttribute, ResctrlGroup
 from cotenant_node_executor.targets.interface import KnobSupport
 from cotenant_node_executor.targets.other.held import HeldValues
@@ -41,7 +41,7 @@ def there(strategy: dict[str, Any], *pods: Any, facts: ResctrlFacts | None = FAC
     return replace(found, node=replace(found.node, resctrl=facts))
 
 
-def values(decision: Decision) -> dict[NonCgroup, Mapping[Attribute, str]]:
+def values(decision: StrategyDecision) -> dict[NonCgroup, Mapping[Attribute, str]]:
     others = ((place, own) for place, own in decision.values.items() if not isinstance(place, str))
     return {place: {each.attribute: each.value for each in own} for place, own in others}
 
@@ -326,5 +326,5 @@ def test_pods_without_a_group_of_their_own_do_not_hide_those_with_one() -> None:
 def test_pods_matter_to_a_kernel_with_resctrl_only() -> None:
     kernel = capabilities()
     with_it = replace(kernel, knobs={**kernel.knobs, "resctrl": KnobSupport(True)})
-    assert STRATEGY.inputs(Policy(kernel, slo(BE_ON))) == frozenset()
-    assert STRATEGY.inputs(Policy(with_it, slo(BE_ON))) == {Input.PODS}
+    assert STRATEGY.inputs(NodePolicy(kernel, slo(BE_ON))) == frozenset()
+    assert STRATEGY.inputs(NodePolicy(with_it, slo(BE_ON))) == {Input.PODS}

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from cotenant.events.node.resources import NodeResources
 from cotenant_node_executor.core.composer import Composer
 from cotenant_node_executor.strategies.registry import STRATEGIES
-from cotenant_node_executor.strategies.strategy import Policy
+from cotenant_node_executor.strategies.strategy import NodePolicy
 from cotenant_node_executor.targets.cgroup.files import check_value
-from cotenant_node_executor.targets.interface import Capabilities, Knob, KnobSupport
+from cotenant_node_executor.targets.interface import Knob, KnobSupport, NodeCapabilities
 from tests.unit.node_executor.builders_node_executor import NODE, batch, capabilities, pod, service, situation, slo, snapshot
 
 SCALARS = st.one_of(
@@ -75,7 +75,7 @@ ANNOTATIONS = st.fixed_dictionaries({
 })
 
 
-def everything() -> Capabilities:
+def everything() -> NodeCapabilities:
     found = capabilities(also=(Knob.CPU_BURST,))
     return replace(found, knobs={**found.knobs, "core_sched": KnobSupport(True)})
 
@@ -98,7 +98,7 @@ def test_every_strategy_decides(
         there = replace(situation(pods, node_slo=node_slo, reading=reading, kernel=everything()), resources=resources)
         composer = Composer()
         for strategy in STRATEGIES:
-            strategy.inputs(Policy(there.capabilities, node_slo))
+            strategy.inputs(NodePolicy(there.capabilities, node_slo))
             if strategy.decide is not None:
                 try:
                     decision = strategy.decide(there, memories.get(strategy.name))

@@ -12,11 +12,11 @@ from cotenant.events.node.resources import CpuIdentity, NodeSLORendered
 from cotenant_node_executor.strategies.cpu.identity import group_identity, idle
 from cotenant_node_executor.strategies.cpu.identity import strategy as identity
 from cotenant_node_executor.strategies.cpu.identity.group_identity import ClassIdentity, IdentityRule, identity_rule
-from cotenant_node_executor.strategies.pod_view import BatchAmounts, pod_view
+from cotenant_node_executor.strategies.pod_view import ContainerAmounts, pod_view
 from cotenant_node_executor.strategies.pods import batch_pods, pod_values
 from cotenant_node_executor.strategies.pods.batch_values import CgroupValues, batch_values, quota_enabled
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Desired, Evict, Input, Policy
+from cotenant_node_executor.strategies.strategy import Desired, Evict, Input, NodePolicy
 from cotenant_node_executor.targets.interface import Knob
 from tests.builders import container as any_container
 from tests.unit.node_executor.builders_node_executor import batch, capabilities, pod, service, situation, slo
@@ -44,7 +44,7 @@ def container(name: str, requests: dict[str, str] | None = None, limits: dict[st
 
 def of_pod(*containers: dict[str, object], qos: str = "LS", **more: Any) -> tuple[dict[str, str], list[dict[str, str]]]:
     shape = pod_view(pod("p", qos, containers=list(containers), **more)).shape
-    desired = pod_values.of_pod(shape, Policy(capabilities(), None))
+    desired = pod_values.of_pod(shape, NodePolicy(capabilities(), None))
     return values(desired.pod), [values(each) for each in desired.containers]
 
 
@@ -89,27 +89,27 @@ def test_the_burstable_group_has_what_its_pods_request_and_the_best_effort_group
 
 
 def test_batch_values_are_sums_in_the_kernels_terms() -> None:
-    amounts = [BatchAmounts("a", 1000, 2000, 100), BatchAmounts("b", None, 1000, 50), BatchAmounts("c", -5, 1, 1)]
+    amounts = [ContainerAmounts("a", 1000, 2000, 100), ContainerAmounts("b", None, 1000, 50), ContainerAmounts("c", -5, 1, 1)]
     assert batch_values("BE", amounts, use_quota=True) == CgroupValues(1024, 300_100, 151)
     assert batch_values("BE", amounts, use_quota=False) == CgroupValues(1024, -1, 151)
 
 
 @pytest.mark.parametrize("missing", [None, 0, -1])
 def test_one_missing_batch_limit_means_unlimited(missing: int | None) -> None:
-    amounts = [BatchAmounts("a", 1000, 2000, 100), BatchAmounts("b", 1000, missing, missing)]
+    amounts = [ContainerAmounts("a", 1000, 2000, 100), ContainerAmounts("b", 1000, missing, missing)]
     assert batch_values("BE", amounts, use_quota=True) == CgroupValues(2048, -1, -1)
 
 
 def test_a_normalisation_ratio_above_1_divides_the_quota_rounded_up() -> None:
-    amounts = [BatchAmounts("a", 1000, 1000, 100)]
+    amounts = [ContainerAmounts("a", 1000, 1000, 100)]
     for ratio, quota in ((-1.0, 100_000), (1.0, 100_000), (1.5, 66_667), (2.5, 40_000)):
         assert batch_values("BE", amounts, use_quota=True, cpu_ratio=ratio) == CgroupValues(1024, quota, 100)
     assert batch_values("BE", amounts, use_quota=False, cpu_ratio=2.0) == CgroupValues(1024, -1, 100)
 
 
 def test_only_be_pods_with_batch_amounts_have_batch_values() -> None:
-    assert batch_values("LS", [BatchAmounts("a", 1000)], use_quota=True) is None
-    assert batch_values("", [BatchAmounts("a", 1000)], use_quota=True) is None
+    assert batch_values("LS", [ContainerAmounts("a", 1000)], use_quota=True) is None
+    assert batch_values("", [ContainerAmounts("a", 1000)], use_quota=True) is None
     assert batch_values("BE", [], use_quota=True) is None
 
 
@@ -123,30 +123,30 @@ def test_batch_pods_have_a_quota_unless_suppression_works_by_quota() -> None:
 def test_containers_without_batch_amounts_keep_their_own_values_and_lift_the_pods_limits() -> None:
     amounts = {"kubernetes.io/batch-cpu": "1000", "kubernetes.io/batch-memory": "100"}
     shape = pod_view(pod("p", "BE", containers=[container("a", amounts, amounts), container("b")])).shape
-    desired = batch_pods.of_pod(shape, Policy(capabilities(), None))
+    desired = batch_pods.of_pod(shape, NodePolicy(capabilities(), None))
     assert values(desired.pod) == {"cpu.shares": "1024", "cpu.cfs_quota_us": "-1", "memory.limit_in_bytes": "-1"}
     assert [values(each) for each in desired.containers] == [
         {"cpu.shares": "1024", "cpu.cfs_quota_us": "100000", "memory.limit_in_bytes": "100"},
         {},
     ]
-    assert batch_pods.of_pod(pod_view(service("web")).shape, Policy(capabilities(), None)).pod == ()
+    assert batch_pods.of_pod(pod_view(service("web")).shape, NodePolicy(capabilities(), None)).pod == ()
 
 
 def test_a_pod_of_mid_resources_alone_is_bounded_by_them_whatever_its_class() -> None:
     amounts = {"kubernetes.io/mid-cpu": "1500", "kubernetes.io/mid-memory": "100"}
     for qos in ("LS", "BE", ""):
         shape = pod_view(pod("p", qos, containers=[container("a", amounts, amounts)])).shape
-        desired = batch_pods.of_pod(shape, Policy(capabilities(), None))
+        desired = batch_pods.of_pod(shape, NodePolicy(capabilities(), None))
         wanted = {"cpu.shares": "1536", "cpu.cfs_quota_us": "150000", "memory.limit_in_bytes": "100"}
         assert values(desired.pod) == wanted
         assert [values(each) for each in desired.containers] == [wanted]
     by_quota = NodeSLORendered(node="n", enable=True, cpu_suppress_policy="cfsQuota")
-    assert values(batch_pods.of_pod(shape, Policy(capabilities(), by_quota)).pod)["cpu.cfs_quota_us"] == "-1"
+    assert values(batch_pods.of_pod(shape, NodePolicy(capabilities(), by_quota)).pod)["cpu.cfs_quota_us"] == "-1"
     unlimited = pod_view(pod("p", "LS", containers=[container("a", amounts, amounts), container("b", amounts)])).shape
-    found = values(batch_pods.of_pod(unlimited, Policy(capabilities(), None)).pod)
+    found = values(batch_pods.of_pod(unlimited, NodePolicy(capabilities(), None)).pod)
     assert found == {"cpu.shares": "3072", "cpu.cfs_quota_us": "-1", "memory.limit_in_bytes": "-1"}
     requesting = pod_view(pod("p", "LS", containers=[container("a", {**amounts, "cpu": "1"})])).shape
-    assert batch_pods.of_pod(requesting, Policy(capabilities(), None)).pod == ()
+    assert batch_pods.of_pod(requesting, NodePolicy(capabilities(), None)).pod == ()
 
 
 def test_the_annotation_states_batch_amounts_where_the_container_states_none() -> None:
@@ -162,12 +162,12 @@ def test_the_annotation_states_batch_amounts_where_the_container_states_none() -
         annotations={"node.koordinator.sh/extended-resource-spec": text},
     )
     assert [each.batch for each in pod_view(annotated).shape.containers] == [
-        BatchAmounts("a", 1000, None, None),
-        BatchAmounts("b", None, None, 9, 9),
+        ContainerAmounts("a", 1000, None, None),
+        ContainerAmounts("b", None, None, 9, 9),
         None,
     ]
     plain = pod_view(pod("p", "BE", containers=[container("a", own), container("c", {"cpu": "1"})])).shape
-    assert [each.batch for each in plain.containers] == [BatchAmounts("a", 1000, None, None), None]
+    assert [each.batch for each in plain.containers] == [ContainerAmounts("a", 1000, None, None), None]
 
 
 # -- CPU identity --------------------------------------------------------------------------------------------------
@@ -313,18 +313,18 @@ def test_where_no_class_has_an_identity_values_are_written_unless_the_sysctl_is_
 
 
 def test_identity_strategies_decide_again_for_pods_where_they_apply() -> None:
-    mainline, vendor = Policy(capabilities(), slo(**IDENTITIES)), Policy(BVT, slo(**IDENTITIES))
+    mainline, vendor = NodePolicy(capabilities(), slo(**IDENTITIES)), NodePolicy(BVT, slo(**IDENTITIES))
     assert identity.STRATEGY.inputs(vendor) == {Input.PODS}
     assert identity.STRATEGY.inputs(mainline) == frozenset()
     assert idle.STRATEGY.inputs(mainline) == {Input.PODS}
-    assert idle.STRATEGY.inputs(vendor) == idle.STRATEGY.inputs(Policy(capabilities(), slo())) == frozenset()
+    assert idle.STRATEGY.inputs(vendor) == idle.STRATEGY.inputs(NodePolicy(capabilities(), slo())) == frozenset()
 
 
 # -- idle groups on a mainline kernel ------------------------------------------------------------------------------
 
 
 def test_only_pods_whose_identity_is_negative_become_idle() -> None:
-    policy = Policy(capabilities(), slo(**IDENTITIES))
+    policy = NodePolicy(capabilities(), slo(**IDENTITIES))
     (gives_way,) = idle.of_pod(pod_view(batch("job")).shape, policy).pod
     assert (gives_way.value, gives_way.why) == ("1", "identity -1: runs only on idle CPU time")
     zero = service("web", annotations={"koordinator.sh/cpuQOS": '{"enable": true}'})

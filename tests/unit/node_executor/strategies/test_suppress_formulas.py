@@ -9,7 +9,7 @@ from cotenant.domain.qos import QoSClass
 from cotenant_node_executor.strategies.cpu.suppression.cfs_quota import next_quota
 from cotenant_node_executor.strategies.cpu.suppression.cpu_set import cpuset_targets, next_cpuset, select_cpus, with_dead_band
 from cotenant_node_executor.strategies.cpu.suppression.quantity import (
-    HostApplication,
+    HostApplicationClass,
     PodClass,
     UsageSplit,
     reserved_milli,
@@ -35,10 +35,10 @@ def test_what_is_reserved_is_the_larger_of_what_allocatable_leaves_out_and_the_a
 def test_usage_is_split_into_pods_host_applications_and_the_rest() -> None:
     pods = [PodClass("be", "BE", "Burstable"), PodClass("besteffort", "", "BestEffort"), PodClass("web", "LS", "Burstable")]
     hosts = [
-        HostApplication("unmeasured"),
-        HostApplication("batch", "BE", "KubepodsBesteffort"),
-        HostApplication("elsewhere", "BE", "CgroupRoot"),
-        HostApplication("service", "LS", "KubepodsBesteffort"),
+        HostApplicationClass("unmeasured"),
+        HostApplicationClass("batch", "BE", "KubepodsBesteffort"),
+        HostApplicationClass("elsewhere", "BE", "CgroupRoot"),
+        HostApplicationClass("service", "LS", "KubepodsBesteffort"),
     ]
     used = {"be": 100.0, "besteffort": 50.0, "web": 200.0, "unknown": 30.0}
     host_used = {"batch": 10.0, "elsewhere": 20.0, "service": 40.0, "unlisted": 999.0}

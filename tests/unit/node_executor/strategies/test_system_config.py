@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cotenant.events.node.resources import NodeSLORendered
-from cotenant_node_executor.strategies.strategy import Decision
+from cotenant_node_executor.strategies.strategy import StrategyDecision
 from cotenant_node_executor.strategies.system_config import (
     FEATURES,
     GROUP_IDENTITY,
@@ -43,7 +43,7 @@ def slo(**system: Any) -> NodeSLORendered:
     return NodeSLORendered(node=NODE, spec=msgspec.Raw(msgspec.json.encode({"systemStrategy": system})))
 
 
-def decided(**system: Any) -> Decision:
+def decided(**system: Any) -> StrategyDecision:
     return decide(situation(node_slo=slo(**system)), None)
 
 

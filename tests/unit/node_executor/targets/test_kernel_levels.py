@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant_node_executor.targets.cgroup.levels import FileChange, Phase, level_values, plan
+from cotenant_node_executor.targets.cgroup.levels import FileChange, WritePhase, level_values, plan
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
 from cotenant_node_executor.targets.interface import Knob
 
@@ -62,7 +62,7 @@ def test_idle_goes_off_before_shares_are_written_and_on_after() -> None:
 
 def test_a_value_without_an_order_is_written_whole_on_the_way_down() -> None:
     (step,) = plan([FileChange(POD, Knob.CPU_SHARES, "2", "512")])
-    assert (step.phase, step.final) == (Phase.WIDEN, True)
+    assert (step.phase, step.final) == (WritePhase.WIDEN, True)
 
 
 def test_an_unknown_old_value_is_overwritten() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from cotenant.domain.qos import KubeQoS
 from cotenant_node_executor.targets import parse
 from cotenant_node_executor.targets.cgroup import paths
-from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath, KubeQoS, Layout
+from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath, KubeletCgroupDriver
 from cotenant_node_executor.targets.interface import CgroupVersion
 from cotenant_node_executor.targets.kubelet.binding import KubeletPod, expected_directory
 from cotenant_node_executor.targets.psi import parse_pressure
@@ -73,27 +74,32 @@ def test_a_broken_pressure_text_is_refused(content: str) -> None:
         parse_pressure(content)
 
 
-@pytest.mark.parametrize("layout", list(Layout))
+@pytest.mark.parametrize("layout", list(KubeletCgroupDriver))
 @pytest.mark.parametrize("qos", list(KubeQoS))
-def test_uid_and_tier_are_parsed_from_a_pods_directory(layout: Layout, qos: KubeQoS) -> None:
+def test_uid_and_tier_are_parsed_from_a_pods_directory(layout: KubeletCgroupDriver, qos: KubeQoS) -> None:
     directory = paths.pod_dir(layout, qos, "a-b")
     assert paths.kube_qos_of_dir(directory) is qos
-    assert paths.pod_uid_of_dir(layout, directory.rsplit("/", 1)[1]) == ("a-b" if layout is Layout.CGROUPFS else "a_b")
+    assert paths.pod_uid_of_dir(layout, directory.rsplit("/", 1)[1]) == (
+        "a-b" if layout is KubeletCgroupDriver.CGROUPFS else "a_b"
+    )
 
 
 def test_a_static_pods_directory_is_named_by_the_uid_that_kubelet_gave_it() -> None:
     pod = KubeletPod("of-the-object", "burstable/podof-the-object", ("main",), static_uid="0a-1b")
-    assert expected_directory(Layout.CGROUPFS, pod) == "kubepods/burstable/pod0a-1b"
-    assert expected_directory(Layout.SYSTEMD, KubeletPod("a-b", "poda-b", ())) == "kubepods.slice/kubepods-poda_b.slice"
+    assert expected_directory(KubeletCgroupDriver.CGROUPFS, pod) == "kubepods/burstable/pod0a-1b"
+    assert (
+        expected_directory(KubeletCgroupDriver.SYSTEMD, KubeletPod("a-b", "poda-b", ()))
+        == "kubepods.slice/kubepods-poda_b.slice"
+    )
 
 
 def test_a_host_application_cannot_leave_the_tree() -> None:
     path = HostApplicationPath("Kubepods", "../..", "../etc")
-    assert paths.host_application_dir(Layout.CGROUPFS, "app", "LS", path) == "etc"
-    assert paths.host_application_dir(Layout.CGROUPFS, "app", "LSR", None) == "host-latency-sensitive/app"
-    assert paths.host_application_dir(Layout.CGROUPFS, "app", "", HostApplicationPath()) == ""
+    assert paths.host_application_dir(KubeletCgroupDriver.CGROUPFS, "app", "LS", path) == "etc"
+    assert paths.host_application_dir(KubeletCgroupDriver.CGROUPFS, "app", "LSR", None) == "host-latency-sensitive/app"
+    assert paths.host_application_dir(KubeletCgroupDriver.CGROUPFS, "app", "", HostApplicationPath()) == ""
 
 
 def test_systemd_is_the_layout_if_both_exist_or_none_is_known() -> None:
-    assert paths.detect_layout(V2, ["kubepods", "kubepods.slice"]) is Layout.SYSTEMD
-    assert paths.detect_layout(V2, [], kubelet=Layout.CGROUPFS) is Layout.CGROUPFS
+    assert paths.detect_layout(V2, ["kubepods", "kubepods.slice"]) is KubeletCgroupDriver.SYSTEMD
+    assert paths.detect_layout(V2, [], kubelet=KubeletCgroupDriver.CGROUPFS) is KubeletCgroupDriver.CGROUPFS

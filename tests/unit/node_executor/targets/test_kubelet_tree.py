@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cotenant_node_executor.targets.cgroup.paths import KubeQoS, Layout, pod_dir
+from cotenant.domain.qos import KubeQoS
+from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver, pod_dir
 from cotenant_node_executor.targets.kubelet.binding import Bound, KubeletPod, bind
 from cotenant_node_executor.targets.kubelet.container_names import GIVEN_UP_NS, READ_NS, ContainerNames
 from cotenant_node_executor.targets.kubelet.kubepods import MOST_PODS, RESCAN_NS, SETTLE_NS, Kubepods
@@ -36,16 +37,16 @@ def a_pod(uid: str = UID, *, tier: str = "besteffort/", **more: object) -> Kubel
 @pytest.mark.parametrize(
     ("layout", "runtime", "name"),
     [
-        (Layout.SYSTEMD, "containerd", f"cri-containerd-{ID}.scope"),
-        (Layout.SYSTEMD, "cri-o", f"crio-{ID}.scope"),
-        (Layout.SYSTEMD, "docker", f"docker-{ID}.scope"),
-        (Layout.CGROUPFS, "containerd", ID),
-        (Layout.CGROUPFS, "cri-o", f"crio-{ID}"),
+        (KubeletCgroupDriver.SYSTEMD, "containerd", f"cri-containerd-{ID}.scope"),
+        (KubeletCgroupDriver.SYSTEMD, "cri-o", f"crio-{ID}.scope"),
+        (KubeletCgroupDriver.SYSTEMD, "docker", f"docker-{ID}.scope"),
+        (KubeletCgroupDriver.CGROUPFS, "containerd", ID),
+        (KubeletCgroupDriver.CGROUPFS, "cri-o", f"crio-{ID}"),
     ],
 )
 @pytest.mark.parametrize("qos", list(KubeQoS))
 def test_a_container_is_found_in_every_layout_by_the_id_of_its_status(
-    top: Path, layout: Layout, runtime: str, name: str, qos: KubeQoS
+    top: Path, layout: KubeletCgroupDriver, runtime: str, name: str, qos: KubeQoS
 ) -> None:
     directory = pod_dir(layout, qos, UID)
     (top / directory / name).mkdir(parents=True)
@@ -62,21 +63,21 @@ def test_a_container_is_found_in_every_layout_by_the_id_of_its_status(
 def test_both_layouts_are_told_apart_and_the_flag_has_the_last_word(top: Path) -> None:
     for name in ("kubepods", "kubepods.slice"):
         (top / name).mkdir()
-    detected, told = Kubepods(top), Kubepods(top, layout=Layout.CGROUPFS)
+    detected, told = Kubepods(top), Kubepods(top, layout=KubeletCgroupDriver.CGROUPFS)
     detected.look(0)
     told.look(0)
-    assert (detected.layout, told.layout) == (Layout.SYSTEMD, Layout.CGROUPFS)
+    assert (detected.layout, told.layout) == (KubeletCgroupDriver.SYSTEMD, KubeletCgroupDriver.CGROUPFS)
 
 
 def test_a_directory_that_comes_later_counts_once_it_has_settled_and_a_new_one_of_its_name_is_another(top: Path) -> None:
     kubepods = Kubepods(top)
     kubepods.look(0)
     assert not kubepods.pods
-    path = pod_dir(Layout.SYSTEMD, KubeQoS.BURSTABLE, UID)
+    path = pod_dir(KubeletCgroupDriver.SYSTEMD, KubeQoS.BURSTABLE, UID)
     for level in (1, 2, 3):
         (top / "/".join(path.split("/")[:level])).mkdir()
         kubepods.look(SECOND)
-    assert (kubepods.layout, dict(kubepods.pods)) == (Layout.SYSTEMD, {})
+    assert (kubepods.layout, dict(kubepods.pods)) == (KubeletCgroupDriver.SYSTEMD, {})
     assert kubepods.look(SECOND + SETTLE_NS)
     first = kubepods.pods[path].inode
     keep = top / "kept"
@@ -94,7 +95,7 @@ def test_a_directory_that_comes_later_counts_once_it_has_settled_and_a_new_one_o
 def test_nothing_is_read_while_nothing_changes_and_everything_once_in_a_while(
     top: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (top / pod_dir(Layout.SYSTEMD, KubeQoS.BESTEFFORT, UID)).mkdir(parents=True)
+    (top / pod_dir(KubeletCgroupDriver.SYSTEMD, KubeQoS.BEST_EFFORT, UID)).mkdir(parents=True)
     kubepods = Kubepods(top)
     kubepods.look(0)
     read: list[str] = []
@@ -141,8 +142,8 @@ def test_what_lies_beyond_the_bound_is_told(top: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody who may not read everything")
 def test_a_directory_that_cannot_be_read_is_told_and_the_others_are_found(tmp_path: Path) -> None:
     top = Path("/run") / f"cotenant-test-{os.getpid()}-unreadable"
-    other = pod_dir(Layout.SYSTEMD, KubeQoS.BESTEFFORT, "1")
-    hidden = pod_dir(Layout.SYSTEMD, KubeQoS.BESTEFFORT, UID)
+    other = pod_dir(KubeletCgroupDriver.SYSTEMD, KubeQoS.BEST_EFFORT, "1")
+    hidden = pod_dir(KubeletCgroupDriver.SYSTEMD, KubeQoS.BEST_EFFORT, UID)
     try:
         (top / other).mkdir(parents=True)
         (top / hidden).mkdir(mode=0o000)
@@ -158,7 +159,7 @@ def test_a_directory_that_cannot_be_read_is_told_and_the_others_are_found(tmp_pa
 
 
 def test_containers_of_a_kata_pod_are_left_alone_and_a_pause_container_narrows_with_its_best_effort_pod(top: Path) -> None:
-    path = pod_dir(Layout.SYSTEMD, KubeQoS.BESTEFFORT, UID)
+    path = pod_dir(KubeletCgroupDriver.SYSTEMD, KubeQoS.BEST_EFFORT, UID)
     scope = f"cri-containerd-{ID}.scope"
     (top / path / scope).mkdir(parents=True)
     kubepods = Kubepods(top)
@@ -175,7 +176,7 @@ def test_containers_of_a_kata_pod_are_left_alone_and_a_pause_container_narrows_w
 
 
 def test_a_static_pod_is_found_by_the_hash_that_kubelet_calls_it_by(top: Path) -> None:
-    (top / pod_dir(Layout.SYSTEMD, KubeQoS.BURSTABLE, "d41d8cd9")).mkdir(parents=True)
+    (top / pod_dir(KubeletCgroupDriver.SYSTEMD, KubeQoS.BURSTABLE, "d41d8cd9")).mkdir(parents=True)
     kubepods = Kubepods(top)
     kubepods.look(0)
     found = bound(kubepods, a_pod(tier="burstable/", static_uid="d41d8cd9"))
@@ -184,7 +185,7 @@ def test_a_static_pod_is_found_by_the_hash_that_kubelet_calls_it_by(top: Path) -
 
 
 def test_while_a_container_restarts_the_newer_of_its_two_groups_is_the_one(top: Path) -> None:
-    path = pod_dir(Layout.CGROUPFS, KubeQoS.BURSTABLE, UID)
+    path = pod_dir(KubeletCgroupDriver.CGROUPFS, KubeQoS.BURSTABLE, UID)
     older, newer = "11" * 32, "22" * 32
     for name in (older, newer):
         (top / path / name).mkdir(parents=True)

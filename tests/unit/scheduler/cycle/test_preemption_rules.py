@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cotenant_scheduler.cycle.preemption import SPARE_RANKS, CachedChoices, Choice
+from cotenant_scheduler.cycle.preemption import SPARE_RANKS, CachedChoices, PreemptionCandidate
 from tests.unit.scheduler.builders_reservations import ReservedStory, reservation
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
 from tests.unit.scheduler.cycle.test_scheduler_preemption import nomination, on, story_of, victims
@@ -100,8 +100,8 @@ def test_a_second_pod_of_another_priority_takes_what_is_left_of_the_rooms() -> N
     assert victims(story, "last") == []
 
 
-def choice(violations: int, name: str) -> Choice:
-    return Choice((violations, 0, 0, 0, 0, name), name, ())
+def choice(violations: int, name: str) -> PreemptionCandidate:
+    return PreemptionCandidate((violations, 0, 0, 0, 0, name), name, ())
 
 
 def test_the_best_of_cached_choices_is_the_lowest_rank_that_still_holds() -> None:

@@ -12,7 +12,7 @@ from cotenant.domain.quota.equal_pods import EqualPods
 from cotenant.domain.quota.ledger import QuotaLedger
 from cotenant.domain.quota.membership import Membership
 from cotenant.domain.quota.names import LABEL_QUOTA
-from cotenant.domain.quota.trees.demands import Kind
+from cotenant.domain.quota.trees.demands import ChargeClass
 from cotenant.domain.quota.view import ElasticQuotaView
 from cotenant.events.envelope import Event
 from cotenant.events.node.runs import RunPhase
@@ -92,7 +92,7 @@ def quotas_of(random: Random) -> tuple[QuotaLedger, list[Membership]]:
     ledger.demands.offer({"cpu": 90, "memory": 90})
     members = [Membership(name, "") for name in views]
     for name in views:
-        ledger.demands.count(Kind("default", name, (("cpu", 50), ("memory", 50)), True), 1, 0)
+        ledger.demands.count(ChargeClass("default", name, (("cpu", 50), ("memory", 50)), True), 1, 0)
     for member in random.sample(members, 4):
         used = {"cpu": random.randint(0, 9), "memory": random.randint(0, 30)}
         ledger.charge(member, used, preemptible=random.random() < 0.5)

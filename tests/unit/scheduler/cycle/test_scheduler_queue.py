@@ -13,7 +13,7 @@ from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass, PodQueu
 from cotenant_scheduler.framework.plugin import Together
 from cotenant_scheduler.state.pod_records import Charge, PodRecord
 from cotenant_scheduler.state.reading.pod_traits import traits_of
-from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
+from cotenant_scheduler.state.reading.shapes import ParsedPod, Shape
 from tests.unit.scheduler.asking import Asking
 from tests.unit.scheduler.builders_scheduler import NOW
 from tests.unit.scheduler.tickets import AllOf
@@ -36,7 +36,7 @@ SMALL, LARGE, FOLLOWER = shapes()
 
 def record(name: str, shape: Shape = SMALL, *, priority: int = 0, minute: int = 0, namespace: str = "default") -> PodRecord:
     found = PodRecord((namespace, name))
-    found.facts = PodFacts(
+    found.facts = ParsedPod(
         namespace=namespace,
         name=name,
         uid=f"uid-{name}",

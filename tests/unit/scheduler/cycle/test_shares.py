@@ -6,7 +6,7 @@ import pytest
 
 from cotenant.domain.quota.ledger import QuotaLedger
 from cotenant.domain.quota.membership import Membership
-from cotenant.domain.quota.trees.demands import Kind
+from cotenant.domain.quota.trees.demands import ChargeClass
 from cotenant.domain.quota.view import ElasticQuotaView
 from cotenant_scheduler.cycle.ordering.shares import Shares
 from cotenant_scheduler.state.pod_records import Charge
@@ -28,7 +28,7 @@ def ledger(**most: int) -> QuotaLedger:
     )
     found.demands.offer({name: amount for name, amount in above.items() if name in ("cpu", "memory")})
     asked = tuple(sorted((name, 2 * amount) for name, amount in most.items()))
-    found.demands.count(Kind("default", "team", asked, True), 1, 0)
+    found.demands.count(ChargeClass("default", "team", asked, True), 1, 0)
     return found
 
 

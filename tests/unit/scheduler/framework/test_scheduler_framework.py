@@ -13,7 +13,7 @@ import pytest
 from cotenant.events.allocations import Allocation, DeviceShare, Gathered, NumaShare, ReservationUsed, VolumeGiven, merged
 from cotenant.events.node.runs import RunPhase
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant_scheduler.cycle.group_preemption import Trial
+from cotenant_scheduler.cycle.group_preemption import GroupTrial
 from cotenant_scheduler.cycle.placing_groups import PlacingGroups
 from cotenant_scheduler.cycle.queue import GroupClass
 from cotenant_scheduler.state.pod_records import PodRecord
@@ -203,7 +203,7 @@ def test_a_group_that_does_not_fit_is_not_tried_again_while_nothing_changes(monk
     tried: list[str] = []
     member = PlacingGroups._place_member
 
-    def note(self: PlacingGroups, trial: Trial, group: GroupClass, record: PodRecord, *more: Any) -> Any:
+    def note(self: PlacingGroups, trial: GroupTrial, group: GroupClass, record: PodRecord, *more: Any) -> Any:
         tried.append(record.key[1])
         return member(self, trial, group, record, *more)
 
@@ -349,7 +349,7 @@ def test_a_whole_placement_survives_being_stored_and_read() -> None:
 def test_a_score_that_no_column_holds_keeps_pods_from_being_placed_in_series(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cotenant_scheduler.cycle.placing.WORTHWHILE", 2)
     monkeypatch.setattr("cotenant_scheduler.cycle.placing_groups.WORTHWHILE", 2)
-    monkeypatch.setattr("cotenant_scheduler.cycle.binding.Series", lambda *_: pytest.fail("placed in series"))
+    monkeypatch.setattr("cotenant_scheduler.cycle.binding.RowSeries", lambda *_: pytest.fail("placed in series"))
     story = story_with(ticket_node("a", 3))
     story.pods(*(pod(f"p{i}", cpu="100m") for i in range(8)))
     story.settle()

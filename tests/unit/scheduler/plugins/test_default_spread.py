@@ -9,15 +9,15 @@ import msgspec
 import pytest
 
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig
-from cotenant_scheduler.state.reading.default_spread import Defaulting, TopologySpreadArgs
+from cotenant_scheduler.state.reading.default_spread import Defaulting, PodTopologySpreadArgs
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
-SYSTEM = TopologySpreadArgs(defaulting_type=Defaulting.SYSTEM)
+SYSTEM = PodTopologySpreadArgs(defaulting_type=Defaulting.SYSTEM)
 
 
-def args(**found: Any) -> TopologySpreadArgs:
-    return msgspec.convert(found, TopologySpreadArgs)
+def args(**found: Any) -> PodTopologySpreadArgs:
+    return msgspec.convert(found, PodTopologySpreadArgs)
 
 
 def constraint(key: str = ZONE, skew: int = 1, effect: str = "DoNotSchedule") -> dict[str, Any]:
@@ -32,9 +32,9 @@ def owned(name: str, kind: str = "ReplicaSet", labels: dict[str, str] | None = N
     return document
 
 
-def story(spread: TopologySpreadArgs | None, *zones: str, sizes: str = "8") -> Story:
+def story(spread: PodTopologySpreadArgs | None, *zones: str, sizes: str = "8") -> Story:
     """A node a zone, and `""` for one without the label; the first has by far the most room, so it is best but for spread."""
-    found = Story(SchedulerConfig(pod_topology_spread=spread or TopologySpreadArgs()))
+    found = Story(SchedulerConfig(pod_topology_spread=spread or PodTopologySpreadArgs()))
     for index, zone in enumerate(zones):
         labels = {HOST: f"n{index}"} | ({ZONE: zone} if zone else {})
         found.node(node(f"n{index}", cpu="64" if not index else sizes, memory="512Gi" if not index else "32Gi", labels=labels))

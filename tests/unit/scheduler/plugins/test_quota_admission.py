@@ -6,7 +6,7 @@ import pytest
 
 from cotenant.domain.quota.ledger import QuotaLedger
 from cotenant.domain.quota.membership import Membership
-from cotenant.domain.quota.trees.demands import Kind
+from cotenant.domain.quota.trees.demands import ChargeClass
 from cotenant.domain.quota.view import ElasticQuotaView
 from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.state.pod_records import Charge
@@ -29,7 +29,7 @@ def admission(cpu_milli: int) -> QuotaAdmission:
     room = {"cpu": cpu_milli}
     ledger.declare({"team": ElasticQuotaView(name="team", max=room, shared_weight=room)})
     ledger.demands.offer({"cpu": 1_000_000})
-    ledger.demands.count(Kind("default", "team", (("cpu", 1_000_000),), True), 1, 0)
+    ledger.demands.count(ChargeClass("default", "team", (("cpu", 1_000_000),), True), 1, 0)
     return QuotaAdmission(ledger, runtime_limits=True, check_ancestors=True)
 
 

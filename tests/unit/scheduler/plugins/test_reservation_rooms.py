@@ -18,7 +18,7 @@ from cotenant_scheduler.plugins.reservation.fitting import (
     POLICY_CONFLICT,
     FitResult,
     Ignored,
-    Room,
+    ReservationCapacity,
     Victims,
     allocated_of,
     judged,
@@ -37,18 +37,23 @@ from tests.unit.scheduler.builders_scheduler import node, pod
 GPU = "koordinator.sh/gpu"
 
 
-def room(name: str = "r", *, allocatable: Mapping[str, int] | None = None, **fields: Any) -> Room:
+def room(name: str = "r", *, allocatable: Mapping[str, int] | None = None, **fields: Any) -> ReservationCapacity:
     held = allocatable if allocatable is not None else {"cpu": 4000}
     given = {"uid": f"uid-{name}", "policy": "", "names": tuple(held), "allocatable": held, **fields}
-    return Room(name=name, **given)
+    return ReservationCapacity(name=name, **given)
 
 
-def restricted(name: str = "r", **fields: Any) -> Room:
+def restricted(name: str = "r", **fields: Any) -> ReservationCapacity:
     return room(name, policy="Restricted", **fields)
 
 
 def fit(
-    free: Mapping[str, int], *rooms: Room, cpu: int = 1000, pods_free: int = 1, required: bool = False, **more: Any
+    free: Mapping[str, int],
+    *rooms: ReservationCapacity,
+    cpu: int = 1000,
+    pods_free: int = 1,
+    required: bool = False,
+    **more: Any,
 ) -> FitResult:
     return judged({"cpu": cpu}, free, pods_free, rooms, required=required, **more)
 
@@ -192,7 +197,7 @@ def test_a_room_scores_by_how_full_the_pod_makes_it() -> None:
 
 
 def test_the_nominated_room_has_the_smallest_order_else_is_the_fullest_else_the_oldest() -> None:
-    def named(**fields: Any) -> list[Room]:
+    def named(**fields: Any) -> list[ReservationCapacity]:
         return [room(name, created=created, **fields) for name, created in (("b", "1"), ("a", "1"), ("c", "0"))]
 
     assert nominated({}, ()) is None

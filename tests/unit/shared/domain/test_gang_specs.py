@@ -14,7 +14,7 @@ from cotenant.domain.gangs import (
     MatchPolicy,
     Members,
     Mode,
-    Phase,
+    PodGroupPhase,
     PodGroupState,
     Source,
     gang_id,
@@ -118,33 +118,33 @@ def test_a_group_has_at_most_256_gangs() -> None:
             parse_groups(wrong)
 
 
-def state(phase: Phase, **fields: int) -> PodGroupState:
+def state(phase: PodGroupPhase, **fields: int) -> PodGroupState:
     return PodGroupState(phase, schedule_start=NOW - TEN, **fields)
 
 
 @pytest.mark.parametrize(
     ("members", "phase"),
     [
-        (Members(), Phase.PENDING),
-        (Members(pods=1), Phase.PENDING),
-        (Members(pods=2), Phase.SCHEDULING),
-        (Members(pods=2, scheduled=1), Phase.SCHEDULING),
-        (Members(pods=2, scheduled=2), Phase.SCHEDULED),
-        (Members(pods=3, scheduled=2, running=1), Phase.SCHEDULED),
-        (Members(pods=2, scheduled=2, running=2), Phase.RUNNING),
-        (Members(pods=2, scheduled=2, running=1, succeeded=1), Phase.RUNNING),
-        (Members(pods=2, scheduled=2, failed=1), Phase.SCHEDULED),
-        (Members(pods=2, scheduled=2, failed=1, running=1), Phase.FAILED),
-        (Members(pods=2, scheduled=2, failed=1, succeeded=1), Phase.FAILED),
-        (Members(pods=2, scheduled=2, failed=2), Phase.FAILED),
-        (Members(pods=2, scheduled=2, succeeded=2), Phase.FINISHED),
-        (Members(pods=3, scheduled=3, succeeded=2, failed=1), Phase.FINISHED),
+        (Members(), PodGroupPhase.PENDING),
+        (Members(pods=1), PodGroupPhase.PENDING),
+        (Members(pods=2), PodGroupPhase.SCHEDULING),
+        (Members(pods=2, scheduled=1), PodGroupPhase.SCHEDULING),
+        (Members(pods=2, scheduled=2), PodGroupPhase.SCHEDULED),
+        (Members(pods=3, scheduled=2, running=1), PodGroupPhase.SCHEDULED),
+        (Members(pods=2, scheduled=2, running=2), PodGroupPhase.RUNNING),
+        (Members(pods=2, scheduled=2, running=1, succeeded=1), PodGroupPhase.RUNNING),
+        (Members(pods=2, scheduled=2, failed=1), PodGroupPhase.SCHEDULED),
+        (Members(pods=2, scheduled=2, failed=1, running=1), PodGroupPhase.FAILED),
+        (Members(pods=2, scheduled=2, failed=1, succeeded=1), PodGroupPhase.FAILED),
+        (Members(pods=2, scheduled=2, failed=2), PodGroupPhase.FAILED),
+        (Members(pods=2, scheduled=2, succeeded=2), PodGroupPhase.FINISHED),
+        (Members(pods=3, scheduled=3, succeeded=2, failed=1), PodGroupPhase.FINISHED),
     ],
 )
-def test_a_pod_group_of_two_comes_into_the_phase_of_its_members(members: Members, phase: Phase) -> None:
+def test_a_pod_group_of_two_comes_into_the_phase_of_its_members(members: Members, phase: PodGroupPhase) -> None:
     found = synchronised(PodGroupState(), 2, members, NOW, NOW)
     assert found.phase is phase
-    if phase is not Phase.PENDING:
+    if phase is not PodGroupPhase.PENDING:
         counts = (found.scheduled, found.running, found.succeeded, found.failed)
         assert counts == (members.scheduled, members.running, members.succeeded, members.failed)
 
@@ -158,16 +158,21 @@ def test_scheduling_begins_once_and_is_remembered() -> None:
 
 
 def test_a_group_without_pods_waits_for_them_again_and_one_that_is_over_stays_so() -> None:
-    assert synchronised(state(Phase.RUNNING, running=2, scheduled=2), 2, Members(), NOW, NOW).phase is Phase.PENDING
-    for over in (Phase.FINISHED, Phase.FAILED):
+    assert (
+        synchronised(state(PodGroupPhase.RUNNING, running=2, scheduled=2), 2, Members(), NOW, NOW).phase
+        is PodGroupPhase.PENDING
+    )
+    for over in (PodGroupPhase.FINISHED, PodGroupPhase.FAILED):
         assert synchronised(state(over), 2, Members(pods=2, scheduled=2, running=2), NOW, NOW) == state(over)
-    assert synchronised(PodGroupState(), 0, Members(pods=2), NOW, NOW).phase is Phase.PENDING
-    assert synchronised(PodGroupState(), 1, Members(pods=1), NOW, NOW).phase is Phase.SCHEDULING
+    assert synchronised(PodGroupState(), 0, Members(pods=2), NOW, NOW).phase is PodGroupPhase.PENDING
+    assert synchronised(PodGroupState(), 1, Members(pods=1), NOW, NOW).phase is PodGroupPhase.SCHEDULING
 
 
 def test_a_running_group_that_loses_members_is_scheduling_again() -> None:
-    found = synchronised(state(Phase.RUNNING, scheduled=2, running=2), 2, Members(pods=2, scheduled=1, running=1), NOW, NOW)
-    assert found.phase is Phase.SCHEDULING
+    found = synchronised(
+        state(PodGroupPhase.RUNNING, scheduled=2, running=2), 2, Members(pods=2, scheduled=1, running=1), NOW, NOW
+    )
+    assert found.phase is PodGroupPhase.SCHEDULING
 
 
 @pytest.mark.parametrize(
@@ -183,9 +188,9 @@ def test_a_placed_group_that_has_run_nothing_for_two_days_is_not_looked_at(
     waited: timedelta, fields: dict[str, int], moves: bool
 ) -> None:
     """From its creation to the beginning of its scheduling."""
-    last = PodGroupState(Phase.SCHEDULED, schedule_start=NOW, **fields)
+    last = PodGroupState(PodGroupPhase.SCHEDULED, schedule_start=NOW, **fields)
     found = synchronised(last, 2, Members(pods=2, scheduled=2, running=2), NOW - waited, NOW)
-    assert (found.phase is Phase.RUNNING) is moves
+    assert (found.phase is PodGroupPhase.RUNNING) is moves
 
 
 def test_a_group_is_occupied_by_the_owners_of_its_first_pod() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cotenant.domain.reservation import (
-    Reservation,
+    NodeReservation,
     kubelet_reserved,
     node_reserved,
     parse_cpu_list,
@@ -13,7 +13,7 @@ from cotenant.domain.reservation import (
     trim_allocatable,
 )
 from cotenant.domain.third_party import (
-    Allocation,
+    ThirdPartyAllocation,
     ThirdPartyError,
     batch_total,
     parse_allocations,
@@ -28,7 +28,7 @@ THIRD_PARTY = "node.koordinator.sh/thirdPartyAllocations"
 ORIGIN = "node.koordinator.sh/originExtendedAllocatable"
 
 
-def reserved(text: str) -> Reservation:
+def reserved(text: str) -> NodeReservation:
     return parse_reservation({RESERVATION: text})
 
 
@@ -88,9 +88,9 @@ def test_only_batch_allocations_are_summed_and_one_name_can_be_left_out() -> Non
 
 
 def test_writing_replaces_the_entry_of_the_name_and_keeps_the_rest() -> None:
-    first = write_allocation({"x": "y"}, Allocation("a", "koord-batch", {"r": "1"}))
-    second = write_allocation(first, Allocation("b", "koord-mid", {"s": "2"}))
-    third = write_allocation(second, Allocation("a", "koord-batch", {"r": "3"}))
+    first = write_allocation({"x": "y"}, ThirdPartyAllocation("a", "koord-batch", {"r": "1"}))
+    second = write_allocation(first, ThirdPartyAllocation("b", "koord-mid", {"s": "2"}))
+    third = write_allocation(second, ThirdPartyAllocation("a", "koord-batch", {"r": "3"}))
     assert third["x"] == "y"
     assert [(entry.name, entry.resources) for entry in parse_allocations(third)] == [("a", {"r": "3"}), ("b", {"s": "2"})]
 

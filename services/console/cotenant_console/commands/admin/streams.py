@@ -18,13 +18,13 @@ import yaml
 
 from cotenant.log.contract import EXECUTION, HISTORY, LOG, USAGE
 from cotenant.log.nats.access import Access, AccessError
-from cotenant.log.nats.declaring import Placement, Wanted, wanted_of
+from cotenant.log.nats.declaring import StreamPlacement, StreamSettings, wanted_of
 from cotenant.log.nats.jetstream import API_ERRORS, BusError
 from cotenant.log.nats.log import connect
 from cotenant.log.nats.streams import StreamSizes
 from cotenant.model.quantities import QuantityError, parse_value
 from cotenant_console.api.endpoint import data_folder, read_endpoint
-from cotenant_console.durations import parse_duration
+from cotenant_console.durations import parse_duration_seconds
 from cotenant_console.nats_access.finding import access_of
 from cotenant_console.nats_access.roles import ADMINISTRATOR
 
@@ -38,13 +38,13 @@ class _Stream(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
     replicas: int | None = None
     max_bytes: str | int | None = None
     max_age: str | None = None
-    placement: Placement | None = None
+    placement: StreamPlacement | None = None
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     replicas: int | None = None
     store_bytes: str | int | None = None
-    placement: Placement | None = None
+    placement: StreamPlacement | None = None
     streams: dict[str, _Stream] = {}
 
 
@@ -72,7 +72,7 @@ def command(
     click.echo("\n".join(lines) or "the streams match the declaration")
 
 
-async def _declare(url: str, access: Access, wanted: dict[str, Wanted], dry_run: bool) -> list[str]:
+async def _declare(url: str, access: Access, wanted: dict[str, StreamSettings], dry_run: bool) -> list[str]:
     async with asyncio.timeout(CONNECT_SECONDS):
         connecting = asyncio.ensure_future(connect(url, "streams", access))
         if not (await asyncio.wait({connecting}, timeout=SILENT_SECONDS))[0]:
@@ -88,7 +88,7 @@ async def _declare(url: str, access: Access, wanted: dict[str, Wanted], dry_run:
         await log.close()
 
 
-def wanted_in(text: str, name: str) -> dict[str, Wanted]:
+def wanted_in(text: str, name: str) -> dict[str, StreamSettings]:
     """Return what a file sets for each stream. Raises ValueError with the file's name, the place and what is expected."""
     try:
         declared = msgspec.convert(yaml.safe_load(text) or {}, _File, strict=False)
@@ -107,7 +107,7 @@ def wanted_in(text: str, name: str) -> dict[str, Wanted]:
             "placement": own.placement or declared.placement,
         }
         given = {key: value for key, value in changes.items() if value is not None}
-        found[stream] = msgspec.structs.replace(found.get(stream, Wanted()), **given)
+        found[stream] = msgspec.structs.replace(found.get(stream, StreamSettings()), **given)
     return found
 
 
@@ -133,6 +133,6 @@ def _seconds(text: str | None, where: str) -> int | None:
     if text is None:
         return None
     try:
-        return max(int(parse_duration(text)), 1)
+        return max(int(parse_duration_seconds(text)), 1)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error

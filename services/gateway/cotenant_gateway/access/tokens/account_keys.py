@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from cotenant_gateway.access.tokens.files import AccessFileError, FileMarks
-from cotenant_gateway.access.tokens.jwts import MAX_KEYS, Key, read_keys, read_signing_key
+from cotenant_gateway.access.tokens.jwts import MAX_KEYS, VerificationKey, read_keys, read_signing_key
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class AccountKeys:
         if len(found) > MAX_KEYS:
             raise AccessFileError(f"--service-account-key-file: {len(found)} keys; at most {MAX_KEYS} are taken")
         self.signing = signing
-        self.verifying: tuple[Key, ...] = tuple(found.values())
+        self.verifying: tuple[VerificationKey, ...] = tuple(found.values())
 
     def look(self) -> bool:
         """Read the files again where they have changed; returns whether the keys may differ now."""

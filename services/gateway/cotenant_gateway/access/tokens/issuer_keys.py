@@ -20,7 +20,7 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
-from cotenant_gateway.access.tokens.jwts import Key, keys_of_set
+from cotenant_gateway.access.tokens.jwts import VerificationKey, keys_of_set
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class IssuerKeys:
     ) -> None:
         """Read the CA file; None: the system's CAs. Raises OSError, ssl.SSLError."""
         self.issuer = issuer
-        self.keys: tuple[Key, ...] = ()
+        self.keys: tuple[VerificationKey, ...] = ()
         self.problem = f"the keys of {issuer} are not fetched yet"
         """Why the last fetch failed; empty if it did not."""
         self.fetched = self.failed = 0
@@ -109,7 +109,7 @@ class IssuerKeys:
             self.on_change()
         return True
 
-    async def _ask(self) -> tuple[Key, ...]:
+    async def _ask(self) -> tuple[VerificationKey, ...]:
         connector = aiohttp.TCPConnector(ssl=self._context, limit=1)
         async with aiohttp.ClientSession(connector=connector) as session:
             address = self.issuer.rstrip("/") + DISCOVERY

@@ -52,7 +52,7 @@ _UNCHECKED: Options = {
 """Claims that are checked here: against the service's own clock, and by their source's rules."""
 
 
-class Key(msgspec.Struct, frozen=True):
+class VerificationKey(msgspec.Struct, frozen=True):
     """A public key, and the algorithms that its tokens may be signed by."""
 
     kid: str
@@ -72,7 +72,7 @@ class SigningKey(msgspec.Struct, frozen=True):
     """A private key and its public half."""
 
     private: Any
-    key: Key
+    key: VerificationKey
 
     def signed(self, claims: Mapping[str, object]) -> str:
         """Return a token with these claims."""
@@ -97,7 +97,7 @@ def issuer_of(token: str) -> str:
         return ""
 
 
-def key_of(token: str, keys: Sequence[Key]) -> Key | None:
+def key_of(token: str, keys: Sequence[VerificationKey]) -> VerificationKey | None:
     """Return the key that a token names; if it names none, the only key. Raises TokenError."""
     try:
         kid = jwt.get_unverified_header(token).get("kid")
@@ -108,7 +108,7 @@ def key_of(token: str, keys: Sequence[Key]) -> Key | None:
     return next((key for key in keys if key.kid == kid), None)
 
 
-def claims_of(token: str, key: Key, now: float) -> dict[str, Any]:
+def claims_of(token: str, key: VerificationKey, now: float) -> dict[str, Any]:
     """Return the claims of a token that this key has signed and that is valid now. Raises TokenError."""
     try:
         claims: dict[str, Any] = jwt.decode(token, key.public, algorithms=list(key.algorithms), options=_UNCHECKED)
@@ -166,14 +166,14 @@ def read_signing_key(path: Path) -> SigningKey:
         public = private.public_key()
         algorithm = _algorithm(public)
         assert isinstance(public, PublicKey)
-        return SigningKey(private, Key(key_id(public), (algorithm,), public))
+        return SigningKey(private, VerificationKey(key_id(public), (algorithm,), public))
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise AccessFileError(f"{path}: this is not a private key that can sign tokens (PEM): {error}") from error
 
 
-def read_keys(path: Path) -> tuple[Key, ...]:
+def read_keys(path: Path) -> tuple[VerificationKey, ...]:
     """Return the keys of a file, public ones or private ones (PEM, one behind the other). Raises AccessFileError."""
-    found: dict[str, Key] = {}
+    found: dict[str, VerificationKey] = {}
     try:
         for block in _PEM.finditer(read_text(path, private=False)):
             pem = block.group().encode()
@@ -182,7 +182,7 @@ def read_keys(path: Path) -> tuple[Key, ...]:
             algorithm = _algorithm(public)
             assert isinstance(public, PublicKey)
             kid = key_id(public)
-            found[kid] = Key(kid, (algorithm,), public)
+            found[kid] = VerificationKey(kid, (algorithm,), public)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise AccessFileError(f"{path}: a key cannot be read (PEM): {error}") from error
     if not found:
@@ -199,10 +199,10 @@ class _JwkSet(msgspec.Struct):
 _JWK_SET = msgspec.json.Decoder(_JwkSet)
 
 
-def keys_of_set(body: bytes, allowed: Sequence[str]) -> tuple[Key, ...]:
+def keys_of_set(body: bytes, allowed: Sequence[str]) -> tuple[VerificationKey, ...]:
     """Return the keys of a JWK set that may sign by one of the allowed algorithms; those that cannot be used are left out.
     Raises ValueError."""
-    found: list[Key] = []
+    found: list[VerificationKey] = []
     for jwk in _JWK_SET.decode(body).keys[:MAX_KEYS]:
         key = _of_jwk(jwk, allowed)
         if key is not None:
@@ -210,7 +210,7 @@ def keys_of_set(body: bytes, allowed: Sequence[str]) -> tuple[Key, ...]:
     return tuple(found)
 
 
-def _of_jwk(jwk: Mapping[str, Any], allowed: Sequence[str]) -> Key | None:
+def _of_jwk(jwk: Mapping[str, Any], allowed: Sequence[str]) -> VerificationKey | None:
     if jwk.get("kty") not in ("RSA", "EC") or jwk.get("use", "sig") != "sig":
         return None
     try:
@@ -223,4 +223,4 @@ def _of_jwk(jwk: Mapping[str, Any], allowed: Sequence[str]) -> Key | None:
     stated = jwk.get("alg")
     algorithms = tuple(each for each in possible if each in allowed and stated in (None, each))
     kid = jwk.get("kid")
-    return Key(kid if isinstance(kid, str) else "", algorithms, public) if algorithms else None
+    return VerificationKey(kid if isinstance(kid, str) else "", algorithms, public) if algorithms else None

@@ -4,7 +4,7 @@ In: a section of the ConfigMap `slo-controller-config` as JSON values. Out: fiel
 each entry of nodes: values of the wrong type, out of their range, or none of the known ones. Of a pair each side needs the
 other, and the lower one is below the upper one. Member names match in any case, members that are not named here are carried
 as they are. Source: the `validate` tags of Koordinator's API types, as of 1.8, and what its controllers cannot work with:
-unknown policies, ratios of normalisation outside 1..5, of amplification below 1; and cotenant's own risk budget.
+unknown policies, ratios of normalisation outside 1..5, of amplification outside 1..1,000,000; and cotenant's own risk budget.
 batch-resource-calculator can read everything that is accepted here.
 """
 
@@ -15,6 +15,7 @@ from collections.abc import Mapping
 import msgspec
 
 from cotenant.api.validation.fields import FieldError, invalid, required, wrong_type
+from cotenant.domain.amplification import MAX_RATIO
 from cotenant.domain.qos import QoSClass
 from cotenant.model.tiers import PriorityClass
 from cotenant_gateway.admission.node_configuration.risk_budget import extensions
@@ -40,20 +41,20 @@ from cotenant_gateway.admission.node_configuration.values import (
 MAX_ENTRIES = 256
 
 
-class Rules(msgspec.Struct, frozen=True):
+class StrategyRules(msgspec.Struct, frozen=True):
     """The members of a strategy with their checks, pairs of lower and upper bound in percent, and strategies within."""
 
     checks: Mapping[str, Check] = {}
     pairs: tuple[tuple[str, str], ...] = ()
-    within: Mapping[str, Rules] = {}
+    within: Mapping[str, StrategyRules] = {}
 
 
-class Section(msgspec.Struct, frozen=True):
+class SectionRules(msgspec.Struct, frozen=True):
     """A section: the member that holds the cluster's strategy ("" for the section itself), that of the nodes' entries."""
 
     cluster: str
     entries: str
-    rules: Rules
+    rules: StrategyRules
     by_node: bool = True
     """Whether Koordinator's webhooks check that the entries do not overlap; else the first that selects a node applies."""
 
@@ -64,7 +65,7 @@ _FROM_0 = whole(0)
 _FROM_1 = whole(1)
 _RATIO = number(None, 1.0, 5.0)
 
-COLOCATION = Rules(
+COLOCATION = StrategyRules(
     {
         "enable": flag,
         "metricAggregateDurationSeconds": _FROM_1,
@@ -91,7 +92,7 @@ COLOCATION = Rules(
         "extensions": extensions,
     },
 )
-_THRESHOLDS = Rules(
+_THRESHOLDS = StrategyRules(
     {
         "dryRun": flag,
         "enable": flag,
@@ -112,7 +113,7 @@ _THRESHOLDS = Rules(
         ("memoryAllocatableEvictLowerPercent", "memoryAllocatableEvictThresholdPercent"),
     ),
 )
-_BURST = Rules(
+_BURST = StrategyRules(
     {
         "dryRun": flag,
         "policy": one_of("none", "cpuBurstOnly", "cfsQuotaBurstOnly", "auto"),
@@ -122,7 +123,7 @@ _BURST = Rules(
         "sharePoolThresholdPercent": _PERCENT,
     }
 )
-_SYSTEM = Rules(
+_SYSTEM = StrategyRules(
     {
         "dryRun": flag,
         "minFreeKbytesFactor": _FROM_1,
@@ -147,9 +148,9 @@ _IO = {
     "enableUserModel": flag,
 }
 _BLOCK = members_of({"name": text, "type": one_of("device", "volumegroup", "podvolume"), "ioCfg": members_of(_IO)})
-_CLASS = Rules(
+_CLASS = StrategyRules(
     within={
-        "cpuQOS": Rules(
+        "cpuQOS": StrategyRules(
             {
                 "enable": flag,
                 "groupIdentity": whole(-1, 2),
@@ -158,8 +159,10 @@ _CLASS = Rules(
                 "cpuClass": one_of("none", "fair", "realtime"),
             }
         ),
-        "resctrlQOS": Rules({"enable": flag, "mbaPercent": _PERCENT}, pairs=(("catRangeStartPercent", "catRangeEndPercent"),)),
-        "memoryQOS": Rules(
+        "resctrlQOS": StrategyRules(
+            {"enable": flag, "mbaPercent": _PERCENT}, pairs=(("catRangeStartPercent", "catRangeEndPercent"),)
+        ),
+        "memoryQOS": StrategyRules(
             {
                 "enable": flag,
                 "minLimitPercent": _PERCENT,
@@ -176,13 +179,13 @@ _CLASS = Rules(
                 "pageCacheLimitSize": _FROM_0,
             }
         ),
-        "blkioQOS": Rules({"enable": flag, "blocks": each_element(_BLOCK)}),
-        "networkQOS": Rules({"enable": flag, **dict.fromkeys(_NETWORK, percent_or_amount)}),
+        "blkioQOS": StrategyRules({"enable": flag, "blocks": each_element(_BLOCK)}),
+        "networkQOS": StrategyRules({"enable": flag, **dict.fromkeys(_NETWORK, percent_or_amount)}),
     }
 )
 QOS_CLASSES = ("lsrClass", "lsClass", "beClass", "systemClass", "cgroupRoot")
-_POLICIES = Rules({"cpuPolicy": one_of("groupIdentity", "coreSched"), "netQOSPolicy": one_of("tc", "terway-qos")})
-_QOS = Rules({"dryRun": flag}, within={"policies": _POLICIES, **dict.fromkeys(QOS_CLASSES, _CLASS)})
+_POLICIES = StrategyRules({"cpuPolicy": one_of("groupIdentity", "coreSched"), "netQOSPolicy": one_of("tc", "terway-qos")})
+_QOS = StrategyRules({"dryRun": flag}, within={"policies": _POLICIES, **dict.fromkeys(QOS_CLASSES, _CLASS)})
 _APPLICATION = members_of(
     {
         "name": text,
@@ -202,25 +205,25 @@ _APPLICATION = members_of(
 _MODEL = members_of(
     dict.fromkeys(("baseRatio", "hyperThreadEnabledRatio", "turboEnabledRatio", "hyperThreadTurboEnabledRatio"), _RATIO)
 )
-_NORMALIZATION = Rules({"enable": flag, "ratioModel": each_member(_MODEL), "defaultRatio": _RATIO})
-_AMPLIFICATION = Rules({"enable": flag, "resourceAmplificationRatio": each_member(number(None, 1.0, None))})
+_NORMALIZATION = StrategyRules({"enable": flag, "ratioModel": each_member(_MODEL), "defaultRatio": _RATIO})
+_AMPLIFICATION = StrategyRules({"enable": flag, "resourceAmplificationRatio": each_member(number(None, 1.0, MAX_RATIO))})
 
-SECTIONS: Mapping[str, Section] = {
-    "colocation-config": Section("", "nodeConfigs", COLOCATION),
-    "resource-threshold-config": Section("clusterStrategy", "nodeStrategies", _THRESHOLDS),
-    "resource-qos-config": Section("clusterStrategy", "nodeStrategies", _QOS),
-    "system-config": Section("clusterStrategy", "nodeStrategies", _SYSTEM),
-    "cpu-burst-config": Section("clusterStrategy", "nodeStrategies", _BURST),
-    "host-application-config": Section(
-        "", "nodeConfigs", Rules({"applications": each_element(_APPLICATION)}), by_node=False
+SECTIONS: Mapping[str, SectionRules] = {
+    "colocation-config": SectionRules("", "nodeConfigs", COLOCATION),
+    "resource-threshold-config": SectionRules("clusterStrategy", "nodeStrategies", _THRESHOLDS),
+    "resource-qos-config": SectionRules("clusterStrategy", "nodeStrategies", _QOS),
+    "system-config": SectionRules("clusterStrategy", "nodeStrategies", _SYSTEM),
+    "cpu-burst-config": SectionRules("clusterStrategy", "nodeStrategies", _BURST),
+    "host-application-config": SectionRules(
+        "", "nodeConfigs", StrategyRules({"applications": each_element(_APPLICATION)}), by_node=False
     ),
-    "cpu-normalization-config": Section("", "nodeConfigs", _NORMALIZATION, by_node=False),
-    "resource-amplification-config": Section("", "nodeConfigs", _AMPLIFICATION, by_node=False),
+    "cpu-normalization-config": SectionRules("", "nodeConfigs", _NORMALIZATION, by_node=False),
+    "resource-amplification-config": SectionRules("", "nodeConfigs", _AMPLIFICATION, by_node=False),
 }
 """The sections that are checked, in order."""
 
 
-def section_errors(path: str, section: Section, config: Json) -> list[FieldError]:
+def section_errors(path: str, section: SectionRules, config: Json) -> list[FieldError]:
     """Return the values of a section that are out of range, for the cluster and for each entry of nodes."""
     if not isinstance(config, dict):
         return [wrong_type(path, "must be an object")]
@@ -239,7 +242,7 @@ def section_errors(path: str, section: Section, config: Json) -> list[FieldError
     return found
 
 
-def strategy_errors(path: str, rules: Rules, strategy: Json) -> list[FieldError]:
+def strategy_errors(path: str, rules: StrategyRules, strategy: Json) -> list[FieldError]:
     """Return the values of one strategy that are out of range."""
     if strategy is None:
         return []

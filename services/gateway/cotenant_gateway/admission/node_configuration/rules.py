@@ -4,8 +4,8 @@ In: the ConfigMap, as it is, and the nodes. Out: field errors for the sections t
 JSON object, values that are not what they must be (`ranges`), node entries without a selector or with one
 that cannot be read, entries that would select one node together, and bandwidths of network QoS that do not fit
 (`network_shares`). Without the label `koordinator.sh/configmap-type: slo-controller-config` nothing is refused, as with
-Koordinator's webhook: batch-resource-calculator then keeps the last valid section, and the writer gets
-warnings about what would have been refused. Policies without effect cause warnings as well.
+Koordinator's webhook: batch-resource-calculator then keeps the last section that it could read, and the writer gets
+warnings about what would have been refused. Policies without effect and empty texts cause warnings as well.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cotenant.api.validation.metadata import selector_errors
 from cotenant.kinds.nodes import NODES
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant_gateway.admission.node_configuration.network_shares import network_share_errors
-from cotenant_gateway.admission.node_configuration.ranges import MAX_ENTRIES, SECTIONS, Section, section_errors
+from cotenant_gateway.admission.node_configuration.ranges import MAX_ENTRIES, SECTIONS, SectionRules, section_errors
 from cotenant_gateway.admission.node_configuration.risk_budget import EXTENSION
 from cotenant_gateway.admission.node_configuration.values import Json, member, selector_of, shown
 from cotenant_gateway.admission.review import Review
@@ -58,7 +58,7 @@ def node_configuration_is_valid(review: Review) -> list[FieldError]:
 
 
 def node_configuration_warnings(review: Review) -> list[str]:
-    """Violations if the label does not require a refusal, and policies without effect."""
+    """Violations if the label does not require a refusal, empty texts, and policies without effect."""
     config = review.view
     if not isinstance(config, ConfigMap) or not is_node_configuration(config):
         return []
@@ -67,10 +67,10 @@ def node_configuration_warnings(review: Review) -> list[str]:
         found += [str(error) for error in _changed_sections(review, config)]
         if found:
             found.append(
-                f"an invalid section leaves the last valid one in force; with the label {LABEL_CONFIG_MAP_TYPE}: "
-                f"{SLO_CONFIG_NAME} the ConfigMap would have been refused"
+                "a section that cannot be read leaves the last one that could in force, any other is applied as it is; "
+                f"with the label {LABEL_CONFIG_MAP_TYPE}: {SLO_CONFIG_NAME} the ConfigMap would have been refused"
             )
-    return [*found, *_without_effect(config)]
+    return [*found, *_empty_sections(review, config), *_without_effect(config)]
 
 
 def is_node_configuration(config: ConfigMap) -> bool:
@@ -125,7 +125,7 @@ def _network_shares(qos: str, system: str) -> list[FieldError]:
         return []
 
 
-def _section(review: Review, path: str, section: Section, text: str) -> list[FieldError]:
+def _section(review: Review, path: str, section: SectionRules, text: str) -> list[FieldError]:
     try:
         config = decoded_section(text)
     except ConfigurationError as error:
@@ -212,6 +212,15 @@ def _sample_nodes(selector: LabelSelector) -> Iterator[Mapping[str, str]]:
     for number in range(count):
         taken = {expression.key: expression.values[number % len(expression.values)] for expression in expressions}
         yield {**selector.match_labels, **taken}
+
+
+def _empty_sections(review: Review, config: ConfigMap) -> Iterator[str]:
+    """Yield the sections that become empty texts, which cannot be read; that of the first section means its defaults."""
+    old = review.old_view(ConfigMap)
+    before = old.data if old is not None else {}
+    for key in list(SECTIONS)[1:]:
+        if config.data.get(key) == "" and before.get(key) != "":
+            yield f"data[{key}] is empty, so that the section stays as it is in force; remove the key for its defaults"
 
 
 def _without_effect(config: ConfigMap) -> Iterator[str]:

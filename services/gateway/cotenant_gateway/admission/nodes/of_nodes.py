@@ -22,11 +22,17 @@ def node_exists(review: Review) -> list[FieldError]:
 
 
 def rendered_members_warnings(review: Review) -> list[str]:
-    """Name the members of spec that other services render: values written there are stored and not shown."""
+    """Name the members that other services render: values written there are stored and not shown."""
+    return [*_members(review, "spec", _OF_CONFIGURATION, {"extensions"}), *_members(review, "status", _OF_SAMPLES, set())]
+
+
+_OF_CONFIGURATION = "is rendered from the configuration, which takes precedence over what is written here"
+_OF_SAMPLES = "is computed from the node's samples, which take precedence over what is written here"
+
+
+def _members(review: Review, part: str, why: str, kept: set[str]) -> list[str]:
     try:
-        spec = member_object(members(review.document), "spec")
+        written = member_object(members(review.document), part)
     except DocumentError:
         return []
-    rendered = sorted(name for name in spec if name != "extensions")
-    why = "is rendered from the configuration, which takes precedence over what is written here"
-    return [f"spec.{name}: {why}" for name in rendered[:MAX_NAMED]]
+    return [f"{part}.{name}: {why}" for name in sorted(written.keys() - kept)[:MAX_NAMED]]

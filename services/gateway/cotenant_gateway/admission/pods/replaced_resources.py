@@ -19,17 +19,17 @@ from cotenant_gateway.admission.pods.containers import change_requests
 from cotenant_gateway.admission.review import Mutation, Review
 from cotenant_gateway.statuses import invalid_object
 
-ANNOTATION = "pod.koordinator.sh/replace-resources"
-_FIELD = f"metadata.annotations[{ANNOTATION}]"
+ANNOTATION_REPLACE_RESOURCES = "pod.koordinator.sh/replace-resources"
+_FIELD = f"metadata.annotations[{ANNOTATION_REPLACE_RESOURCES}]"
 MAX_PAIRS = 100
 
 
 def replace_resources(review: Review) -> Mutation | None:
     """Replace the resources that the annotation names. Raises ApiError if it cannot be read."""
     annotations = review.view.metadata.annotations
-    if ANNOTATION not in annotations:
+    if ANNOTATION_REPLACE_RESOURCES not in annotations:
         return None
-    text = annotations[ANNOTATION]
+    text = annotations[ANNOTATION_REPLACE_RESOURCES]
     pairs, errors = read_pairs(text)
     if errors:
         raise invalid_object(review.kind, review.view.metadata.name, errors)

@@ -25,7 +25,7 @@ from cotenant.api.objects.pod import Pod
 from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.api.snapshots import Snapshot
 from cotenant.domain.quota.membership import QuotaIdentity, QuotaIndex
-from cotenant.domain.quota.names import ANNOTATION_CHILD_REQUEST, BUILT_IN
+from cotenant.domain.quota.names import ANNOTATION_CHILD_REQUEST, BUILT_IN_QUOTAS
 from cotenant.domain.quota.view import ElasticQuotaView, bound_namespaces, decode_quota
 from cotenant.events.objects import ObjectStored
 from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS, published_quota
@@ -59,7 +59,7 @@ def charge_quota(review: Review) -> PlannedWrite | None:
         return None
     index = review.objects.derived(ELASTIC_QUOTAS, _index)
     name = _looked_up(index, pod.metadata)
-    if not name or name in BUILT_IN or (review.old is not None and name == _looked_up(index, review.old.meta)):
+    if not name or name in BUILT_IN_QUOTAS or (review.old is not None and name == _looked_up(index, review.old.meta)):
         return None
     found = index.by_name.get(name, [])
     if len(found) != 1:

@@ -18,7 +18,7 @@ from cotenant_gateway.access.attributes import RequestAttributes
 from cotenant_gateway.access.audit import Audit
 from cotenant_gateway.access.authentication import Authenticator, RefusedTokenError
 from cotenant_gateway.access.authorizer import authorize
-from cotenant_gateway.access.rates import OF_STRANGERS, OF_USERS, Buckets, Rate
+from cotenant_gateway.access.rates import OF_STRANGERS, OF_USERS, Rate, TokenBuckets
 from cotenant_gateway.access.users import MASTERS, User, account_groups, account_of, authenticated
 from cotenant_gateway.http.clients.connections import connection_of
 from cotenant_gateway.shell.gateway import Gateway
@@ -31,7 +31,7 @@ _USER, _ASKED, _BY = "cotenant.user", "cotenant.asked", "cotenant.by"
 _AS_USER, _AS_GROUP = "Impersonate-User", "Impersonate-Group"
 
 
-class Access:
+class AccessControl:
     """Admits requests."""
 
     def __init__(
@@ -48,8 +48,8 @@ class Access:
         self._gateway = gateway
         self._authenticator = authenticator
         self._audit = audit
-        self.of_users = Buckets(rates)
-        self.of_strangers = Buckets(OF_STRANGERS)
+        self.of_users = TokenBuckets(rates)
+        self.of_strangers = TokenBuckets(OF_STRANGERS)
         self._clock = clock
         self._hosts = LOOPBACK_NAMES | {host.lower() for host in hosts}
 
@@ -124,7 +124,7 @@ class Access:
 
 
 def user_of(request: web.BaseRequest) -> User:
-    """Return the user of a request, as `Access.admit` found it."""
+    """Return the user of a request, as `AccessControl.admit` found it."""
     user = request[_USER]
     assert isinstance(user, User)
     return user

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from cotenant_gateway.access.tokens.oidc import OidcTokens
-from cotenant_gateway.http.auth.access import Access
+from cotenant_gateway.http.auth.access import AccessControl
 from cotenant_gateway.http.clients.tls import Handshakes
 
 
-def register_access(meter: Meter, access: Access, handshakes: Handshakes, oidc: OidcTokens | None) -> None:
+def register_access(meter: Meter, access: AccessControl, handshakes: Handshakes, oidc: OidcTokens | None) -> None:
     """Register the instruments, which are read on demand."""
 
     def observed_handshakes(_: CallbackOptions) -> Iterable[Observation]:

@@ -1,6 +1,6 @@
 """Connections to the gateway: how many there are, what they hold, and when they are closed.
 
-In: aiohttp's protocol, one object a connection. Out: the same, bounded (`Limits`):
+In: aiohttp's protocol, one object a connection. Out: the same, bounded (`GatewayLimits`):
 
 * beyond the number of connections the one that has been idle for longest is closed, else the new one gets 429;
 * connections with an incomplete head or body, and idle ones, are closed after their timeout;
@@ -26,7 +26,7 @@ from aiohttp.http_exceptions import LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
 from cotenant_gateway.access.authentication import Peer
-from cotenant_gateway.http.clients.limits import ByteBudget, Limits
+from cotenant_gateway.http.clients.limits import ByteBudget, GatewayLimits
 from cotenant_gateway.http.clients.sockets import keep_alive, peer_of, plain_answer
 from cotenant_gateway.http.clients.tls import Handshakes
 from cotenant_gateway.statuses import ApiError, bad_request, encodable, internal, request_timeout, too_many
@@ -167,7 +167,7 @@ class Connection(RequestHandler):
 class Connections(web.Server):
     """All connections of a gateway."""
 
-    def __init__(self, handler: Callable[..., Any], limits: Limits, **options: Any) -> None:
+    def __init__(self, handler: Callable[..., Any], limits: GatewayLimits, **options: Any) -> None:
         super().__init__(handler, **options)
         self.limits = limits
         self.open: set[Connection] = set()

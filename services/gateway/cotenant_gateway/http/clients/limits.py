@@ -40,7 +40,7 @@ STREAMS = MappingProxyType(
 """Streams at a time, and at a time from one address."""
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class GatewayLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of one gateway; times in seconds."""
 
     connections: int = 5120
@@ -58,7 +58,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """A client reads nothing (of more than SMALL_BYTES) for this long."""
 
 
-def within_open_files(limits: Limits) -> Limits:
+def within_open_files(limits: GatewayLimits) -> GatewayLimits:
     """Raise the process' limit of open files to its maximum, and return limits that fit into it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = limits.connections + OTHER_FILES

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from aiohttp import web
 
 from cotenant_gateway.http.clients.connections import Connection, connection_of
-from cotenant_gateway.http.clients.limits import SMALL_BYTES, Limits, StreamKind
+from cotenant_gateway.http.clients.limits import SMALL_BYTES, GatewayLimits, StreamKind
 from cotenant_gateway.statuses import bad_request, too_many
 
 
@@ -59,7 +59,7 @@ class OpenStream:
 class OpenStreams:
     """All streams of a gateway."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: GatewayLimits) -> None:
         self._limits = limits
         self._open: Counter[StreamKind] = Counter()
         self._of_address: Counter[tuple[StreamKind, str]] = Counter()

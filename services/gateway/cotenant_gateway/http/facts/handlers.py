@@ -31,7 +31,7 @@ from cotenant_gateway.http.logs import Ask
 from cotenant_gateway.shell.gateway import Gateway
 from cotenant_gateway.statuses import internal, no_such_path, not_found, unavailable
 
-PREFIX = "/apis/cotenant.io/v1"
+FACTS_PREFIX = "/apis/cotenant.io/v1"
 
 
 class ServiceAnswer(msgspec.Struct, frozen=True, rename="camel"):

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from cotenant.api.definitions import Definition, Registry
+from cotenant.api.definitions import KindDefinition, Registry
 from cotenant.api.kinds import Kind
 from cotenant_gateway.http.discovery import group_versions, kinds_of
 from cotenant_gateway.http.openapi.schemas import OBJECT_META, REF, STATUS, Schema, schema_name, schemas_of
@@ -73,7 +73,7 @@ def _references(schema: Any) -> list[str]:
     return [name for each in schema.values() for name in _references(each)]
 
 
-def _paths(definition: Definition) -> dict[str, object]:
+def _paths(definition: KindDefinition) -> dict[str, object]:
     kind = definition.kind
     root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
     scope = "/namespaces/{namespace}" if kind.namespaced else ""
@@ -103,7 +103,7 @@ _METHODS = {
 }
 
 
-def _operations(definition: Definition, suffix: str, verbs: tuple[str, ...], *, named: bool = False) -> dict[str, object]:
+def _operations(definition: KindDefinition, suffix: str, verbs: tuple[str, ...], *, named: bool = False) -> dict[str, object]:
     kind = definition.kind
     parts = [name for name, there in (("namespace", kind.namespaced), ("name", named)) if there]
     operations: dict[str, object] = {_METHODS[verb]: _operation(kind, verb, suffix) for verb in verbs}

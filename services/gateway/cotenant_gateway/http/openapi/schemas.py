@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from cotenant.api.definitions import Definition, Registry
+from cotenant.api.definitions import KindDefinition, Registry
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.metadata import ObjectMeta
 from cotenant.api.patching.strategic import MERGE_KEYS, PRIMITIVE_SETS
@@ -108,7 +108,7 @@ def _list_of(kind: Kind) -> Schema:
     }
 
 
-def _own(definition: Definition) -> dict[str, Schema]:
+def _own(definition: KindDefinition) -> dict[str, Schema]:
     """The schemas of a kind of cotenant or Koordinator, from the type that decodes it."""
     kind, prefix = definition.kind, _prefix(definition.kind)
     decoder = getattr(definition.decode, "__self__", None)

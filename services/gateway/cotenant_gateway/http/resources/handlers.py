@@ -1,6 +1,6 @@
 """The verbs on resources: get, list, watch, create, update, patch, delete, deletecollection, and the subresources.
 
-In: a request whose path is a `Target`. Out: a response, or an ApiError that the application turns into a Status.
+In: a request whose path is a `RequestTarget`. Out: a response, or an ApiError that the application turns into a Status.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import msgspec
 from aiohttp import web
 
-from cotenant.api.definitions import Definition, Registry
+from cotenant.api.definitions import KindDefinition, Registry
 from cotenant.events.migrations import EvictionRequest
 from cotenant.kinds.pods import PODS
 from cotenant.kinds.reviews import TOKEN_REVIEWS
@@ -32,7 +32,7 @@ from cotenant_gateway.http.logs import LogReader
 from cotenant_gateway.http.queries import read_query
 from cotenant_gateway.http.resources.reading import ResourceReader
 from cotenant_gateway.http.resources.writing import ResourceWriter
-from cotenant_gateway.http.routing import Target
+from cotenant_gateway.http.routing import RequestTarget
 from cotenant_gateway.planning.documents import existing
 from cotenant_gateway.shell.gateway import Gateway
 from cotenant_gateway.statuses import (
@@ -69,7 +69,7 @@ class ResourceHandlers:
         self._reader = ResourceReader(gateway, streams, stopping, actions)
         self._writer = ResourceWriter(gateway, root_pods=root_pods)
 
-    async def answer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    async def answer(self, request: web.BaseRequest, target: RequestTarget) -> web.StreamResponse:
         """Dispatch on verb and subresource."""
         if not self._gateway.follower.ready.is_set():
             raise unavailable("the read model is still loading")
@@ -98,7 +98,7 @@ class ResourceHandlers:
             return await self._writer.delete(request, target)
         raise method_not_allowed(f"the server does not allow {method} on {target.kind.resource}")
 
-    async def _review(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    async def _review(self, request: web.BaseRequest, target: RequestTarget) -> web.StreamResponse:
         if request.method != "POST" or target.name:
             raise method_not_allowed(f"{target.kind.resource} are answered when they are created, and not stored")
         check_json(request)
@@ -114,12 +114,12 @@ class ResourceHandlers:
         """The kinds that are served."""
         return self._gateway.core.kinds
 
-    def _definition(self, target: Target) -> Definition:
+    def _definition(self, target: RequestTarget) -> KindDefinition:
         return self.kinds.of(target.kind)
 
     # -- subresources --------------------------------------------------------------------------------------------
 
-    async def _subresource(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    async def _subresource(self, request: web.BaseRequest, target: RequestTarget) -> web.StreamResponse:
         kind, method = target.kind, request.method
         if target.subresource == "status":
             if method in ("GET", "HEAD"):
@@ -141,7 +141,7 @@ class ResourceHandlers:
             raise no_such_path()
         raise method_not_allowed(f"the server does not allow {method} on {kind.resource}/{target.subresource}")
 
-    async def _token(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    async def _token(self, request: web.BaseRequest, target: RequestTarget) -> web.StreamResponse:
         gateway = self._gateway
         if self._accounts is None:
             raise method_not_allowed("this gateway issues no tokens: start it with --service-account-signing-key-file")
@@ -150,7 +150,7 @@ class ResourceHandlers:
         account = existing(gateway.core, target.kind, target.namespace, target.name)
         return json_response(answer_token_request(gateway.core, self._accounts, account, body, gateway.clock()), 201)
 
-    async def _evict(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    async def _evict(self, request: web.BaseRequest, target: RequestTarget) -> web.StreamResponse:
         eviction = await read_eviction(request)
         pod = self._gateway.core.get(target.kind, target.namespace, target.name)
         if pod is None:

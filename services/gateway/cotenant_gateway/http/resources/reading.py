@@ -1,6 +1,7 @@
 """Reading resources: get, list, watch, as objects or as Tables.
 
-In: a GET whose path is a `Target`, and its query. Out: a response, or an ApiError that the application turns into a Status.
+In: a GET whose path is a `RequestTarget`, and its query. Out: a response, or an ApiError that the application turns into a
+Status.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import msgspec
 from aiohttp import web
 
-from cotenant.api.definitions import Definition
+from cotenant.api.definitions import KindDefinition
 from cotenant.api.kinds import Kind
 from cotenant.api.snapshots import Snapshot
 from cotenant.kinds.events import EVENTS
@@ -21,7 +22,7 @@ from cotenant_gateway.http.clients.limits import StreamKind
 from cotenant_gateway.http.clients.streams import OpenStreams
 from cotenant_gateway.http.facts.node_actions import NodeActions, node_of
 from cotenant_gateway.http.queries import Query, continue_token, read_query
-from cotenant_gateway.http.routing import Target
+from cotenant_gateway.http.routing import RequestTarget
 from cotenant_gateway.http.tables import TableFormat, table, wants_table
 from cotenant_gateway.http.watching import watch
 from cotenant_gateway.planning.documents import existing
@@ -44,13 +45,13 @@ class ResourceReader:
         self._streams = streams
         self._stopping = stopping
 
-    def _definition(self, target: Target) -> Definition:
+    def _definition(self, target: RequestTarget) -> KindDefinition:
         return self._gateway.core.kinds.of(target.kind)
 
     def _table_format(self, request: web.BaseRequest, include: str) -> TableFormat | None:
         return TableFormat(include) if wants_table(request.headers.get("Accept", "")) else None
 
-    async def get(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    async def get(self, request: web.BaseRequest, target: RequestTarget) -> web.StreamResponse:
         """Answer a GET of one object; or watch it, if the query requests that."""
         query = read_query(self._definition(target), request.query) if request.query_string else Query()
         if query.watch:
@@ -64,7 +65,7 @@ class ResourceReader:
         metadata = {"resourceVersion": str(snapshot.version)}
         return json_response(table(self._definition(target).layout, [snapshot], metadata, self._gateway.clock(), form))
 
-    async def list_or_watch(self, request: web.BaseRequest, target: Target, query: Query) -> web.StreamResponse:
+    async def list_or_watch(self, request: web.BaseRequest, target: RequestTarget, query: Query) -> web.StreamResponse:
         """Answer a list, or a watch of a selection."""
         if query.version > self._gateway.core.folded:
             await self._wait_for(query.version)
@@ -97,7 +98,7 @@ class ResourceReader:
             current = self._gateway.core.folded
             raise timeout(f"Too large resource version: {version}, current: {current}") from None
 
-    async def _watch(self, request: web.BaseRequest, target: Target, query: Query) -> web.StreamResponse:
+    async def _watch(self, request: web.BaseRequest, target: RequestTarget, query: Query) -> web.StreamResponse:
         form = self._table_format(request, query.include_object)
         with self._streams.open(request, StreamKind.WATCH) as stream:
             gateway = self._gateway

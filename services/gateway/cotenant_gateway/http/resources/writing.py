@@ -1,6 +1,6 @@
 """Writing resources: create, replace, patch, delete, and the deletion of a collection.
 
-In: a request whose path is a `Target`. Out: a response with the resulting object, and warnings for its writer;
+In: a request whose path is a `RequestTarget`. Out: a response with the resulting object, and warnings for its writer;
 or an ApiError that the application turns into a Status.
 """
 
@@ -26,7 +26,7 @@ from cotenant_gateway.http.bodies import (
 from cotenant_gateway.http.openapi.unknown_fields import unknown_fields
 from cotenant_gateway.http.queries import read_query
 from cotenant_gateway.http.resources.reading import list_document
-from cotenant_gateway.http.routing import Target
+from cotenant_gateway.http.routing import RequestTarget
 from cotenant_gateway.http.warning_headers import with_warnings
 from cotenant_gateway.loop.requests import Check, no_check
 from cotenant_gateway.planning.documents import existing
@@ -57,7 +57,7 @@ class ResourceWriter:
     def _kinds(self) -> Registry:
         return self._gateway.core.kinds
 
-    def _check(self, request: web.BaseRequest, target: Target) -> Check:
+    def _check(self, request: web.BaseRequest, target: RequestTarget) -> Check:
         """Return the checks of an object before it is stored: no user grants rights or a priority beyond their own."""
         core, user = self._gateway.core, user_of(request)
         if target.kind is PODS and not target.subresource:
@@ -66,7 +66,7 @@ class ResourceWriter:
             return lambda planned: refuse_escalation(core, user, planned)
         return no_check
 
-    async def create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    async def create(self, request: web.BaseRequest, target: RequestTarget) -> web.StreamResponse:
         """Answer a POST."""
         if target.kind.namespaced and not target.namespace:
             raise bad_request(f"{target.kind.kind} is namespaced: create it below /namespaces/<namespace>/")
@@ -83,7 +83,7 @@ class ResourceWriter:
         )
         return with_warnings(json_response(shown.document, 201), warnings, shown.warnings)
 
-    def _unknown_fields(self, request: web.BaseRequest, target: Target, body: bytes) -> list[str]:
+    def _unknown_fields(self, request: web.BaseRequest, target: RequestTarget, body: bytes) -> list[str]:
         """Return the warnings about a body's unknown members, by `fieldValidation`. Raises ApiError (400) with `Strict`."""
         asked = request.query.get("fieldValidation", IGNORE) if request.query_string else IGNORE
         if asked == IGNORE or request.content_type == "application/json-patch+json":
@@ -100,7 +100,7 @@ class ResourceWriter:
             )
         return found
 
-    async def replace(self, request: web.BaseRequest, target: Target, *, status_only: bool) -> web.StreamResponse:
+    async def replace(self, request: web.BaseRequest, target: RequestTarget, *, status_only: bool) -> web.StreamResponse:
         """Answer a PUT of an object, or of its status."""
         check_json(request)
         body = await read_body(request)
@@ -117,7 +117,7 @@ class ResourceWriter:
         )
         return with_warnings(json_response(shown.document), warnings, shown.warnings)
 
-    async def patch(self, request: web.BaseRequest, target: Target, *, status_only: bool) -> web.StreamResponse:
+    async def patch(self, request: web.BaseRequest, target: RequestTarget, *, status_only: bool) -> web.StreamResponse:
         """Answer a PATCH of an object, or of its status."""
         if request.content_type not in PATCH_TYPES:
             raise unsupported_media(request.content_type, PATCH_TYPES)
@@ -136,7 +136,7 @@ class ResourceWriter:
         )
         return with_warnings(json_response(shown.document), warnings, shown.warnings)
 
-    async def delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    async def delete(self, request: web.BaseRequest, target: RequestTarget) -> web.StreamResponse:
         """Answer a DELETE of one object."""
         deletion, dry_run = await read_deletion(request)
         snapshot = existing(self._gateway.core, target.kind, target.namespace, target.name)
@@ -148,7 +148,7 @@ class ResourceWriter:
         details = StatusDetails(name=target.name, group=target.kind.group, kind=target.kind.plural, uid=snapshot.uid)
         return json_response(msgspec.json.encode(status_object(200, "", "", details, status="Success")))
 
-    async def delete_collection(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+    async def delete_collection(self, request: web.BaseRequest, target: RequestTarget) -> web.StreamResponse:
         """Answer a DELETE of a selection: each object separately."""
         query = read_query(self._kinds.of(target.kind), request.query)
         deletion, dry_run = await read_deletion(request)

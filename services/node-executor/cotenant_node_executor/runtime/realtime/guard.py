@@ -43,7 +43,7 @@ HUNG_SECONDS = 5.0
 ROUNDS = 50
 """Passes over threads that were started while their group was being demoted."""
 LARGEST_LINE = 1 << 20
-AMOK_US = 2_000_000
+RTTIME_LIMIT_US = 2_000_000
 """The kernel ends a guard that runs this long without sleeping, whatever its budget; the executor then restores all threads."""
 
 
@@ -159,7 +159,7 @@ class Guard:
         if not on:
             return {}
         if now - self._heard > self._silence:
-            return self._take_away(on, f"the executor is silent for {self._silence:.0f} s")
+            return self._demote(on, f"the executor is silent for {self._silence:.0f} s")
         now_ns = int(now * 1e9)
         slow = now - self._measured_at >= PROMOTE_SECONDS
         for name in on:
@@ -177,27 +177,27 @@ class Guard:
             allowed = max(allowed - self._own.used, allowed * LEAST_ALLOWED)
         if together >= OVERLOAD * allowed:
             text = f"real-time threads used {together:.2f} of the {allowed:.2f} CPUs that they may use, for a second"
-            return self._take_away(on, text)
+            return self._demote(on, text)
         found: dict[str, str] = {}
         for name in on:
             own = self._budgets.get(name, 1.0)
             if own < 1 and name in self._periods and self._periods[name].used >= SPENT * own:
                 text = f"used {self._periods[name].used:.2f} CPUs over 10 s; its budget is {own:.2f} of each"
-                found |= self._take_away([name], text)
+                found |= self._demote([name], text)
         if now - self._promoted_at >= PROMOTE_SECONDS:
             self._promoted_at = now
             for name in on:
                 if name not in found:
                     self._threads[name], why = promote(self.wanted[name])
-                    found |= self._take_away([name], why) if why else {}
+                    found |= self._demote([name], why) if why else {}
         return found
 
-    def _take_away(self, names: list[str], why: str) -> dict[str, str]:
+    def _demote(self, names: list[str], why: str) -> dict[str, str]:
         began = time.monotonic()
         for name in names:
             make_fair(self._threads.pop(name, ()))
         ended = time.monotonic()
-        for name in names:  # what was started since
+        for name in names:  # threads started in the meantime
             ended = time.monotonic() if demote(self.wanted[name]) else ended
         text = f"{why}; the last thread was fair after {1e3 * (ended - began):.1f} ms"
         found = dict.fromkeys(names, text)
@@ -205,13 +205,13 @@ class Guard:
         return found
 
     def end(self) -> None:
-        """Take the class away from everything."""
+        """Demote all threads to the fair class."""
         for directories in self.wanted.values():
             demote(directories)
 
 
 def say(**members: object) -> None:
-    """One line to the executor, if it still reads."""
+    """Write one line to the executor; ignored if it has ended."""
     with contextlib.suppress(OSError):
         os.write(1, json.dumps(members).encode() + b"\n")
 
@@ -222,7 +222,7 @@ def take_own_class(procs: Iterable[str]) -> str:
         for file in procs:
             with open(file, "a", encoding="ascii") as opened:
                 opened.write(f"{os.getpid()}\n")
-        resource.setrlimit(resource.RLIMIT_RTTIME, (AMOK_US, AMOK_US))
+        resource.setrlimit(resource.RLIMIT_RTTIME, (RTTIME_LIMIT_US, RTTIME_LIMIT_US))
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(GUARD_PRIORITY))
     except OSError as error:
         return f"the guard cannot be SCHED_FIFO: {error.strerror}"

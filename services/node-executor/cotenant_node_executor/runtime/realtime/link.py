@@ -220,7 +220,7 @@ class GuardLink:
         return path is not None and path.exists()
 
     def _send(self) -> None:
-        """Send the groups. If the pipe is full, the guard is not reading."""
+        """Send the groups; nothing is sent while the pipe is full, because the guard does not read."""
         if self._process is None or self._process.stdin is None:
             return
         guarded = [group for group in self._wanted if self._taken.get(group) is None]
@@ -237,7 +237,7 @@ class GuardLink:
         }
         if self._unanswered_since is None:
             self._unanswered_since = time.monotonic()
-        with contextlib.suppress(OSError):  # if it has ended the next cycle sees that
+        with contextlib.suppress(OSError):  # the next cycle notices if it has ended
             os.write(self._process.stdin.fileno(), json.dumps(line).encode() + b"\n")
 
     def _read(self) -> None:
@@ -281,7 +281,7 @@ class GuardLink:
         self._forget_process()
         with contextlib.suppress(OSError):
             if self._budgeted:
-                # A removed group's budget counts for a moment more, and the one around it cannot be lowered meanwhile.
+                # The kernel counts the budget of a removed group for a moment; its parent's cannot be lowered until then.
                 self._driver.write(GROUP, Knob.CPU_RT_RUNTIME, "0")
             self._driver.remove(GROUP)
 

@@ -71,7 +71,7 @@ class SlowCollectors:
         self._counters = self._opened(CPI, lambda: cpi.Counters(driver, sys, events))
         self._counting = False
         self._resctrl = self._opened(RESCTRL, lambda: resctrl.Resctrl(sys))
-        self._numa: numa.NumaUsage | None = None
+        self._numa: numa.NumaReader | None = None
         self._due = {COLD_MEMORY: FOREVER, CPI: 0.0, RESCTRL: 0.0, NUMA: 0.0, _FACTS: 0.0}
 
     def _opened(self, name: str, make: Callable[[], T]) -> T | None:
@@ -138,7 +138,7 @@ class SlowCollectors:
             nodes = {cpu.cpu: cpu.node for cpu in topology.cpus}
             if nodes != self._node_of_cpu or self._numa is None:
                 self._node_of_cpu = nodes
-                self._numa = self._opened(NUMA, lambda: numa.NumaUsage(self._proc, self._sys, nodes))
+                self._numa = self._opened(NUMA, lambda: numa.NumaReader(self._proc, self._sys, nodes))
         return FACTS_SECONDS
 
     def _read_cold(self, asked: Asked, _: float) -> float:

@@ -18,7 +18,7 @@ from cotenant_node_executor.targets.cgroup.tree import read_file
 SECONDS = 15.0
 
 
-class NumaUsage:
+class NumaReader:
     """Reads all nodes, and remembers their last ticks."""
 
     def __init__(self, proc: Path, sys: Path, node_of_cpu: Mapping[int, int]) -> None:

@@ -19,8 +19,8 @@ from cotenant_node_executor.strategies.cache.schemata import l3_lines, l3_share,
 from cotenant_node_executor.strategies.sections import fitted, lower_name, lowered_object
 from cotenant_node_executor.strategies.situation import ResctrlFacts
 
-ANNOTATION = "node.koordinator.sh/resctrl"
-PREFIX = "koordlet-"
+ANNOTATION_RESCTRL = "node.koordinator.sh/resctrl"
+GROUP_PREFIX = "koordlet-"
 MAX_CACHES = 64
 
 
@@ -48,9 +48,9 @@ class _Asked(Struct, frozen=True, kw_only=True, rename=lower_name):
 def pod_schemata(annotation: str, facts: ResctrlFacts) -> str:
     """Return the schemata of the pod's group. Raises ValueError that says what is wrong."""
     try:
-        asked = fitted(lowered_object(annotation), _Asked, f"annotation {ANNOTATION}")
+        asked = fitted(lowered_object(annotation), _Asked, f"annotation {ANNOTATION_RESCTRL}")
     except msgspec.DecodeError as error:
-        raise ValueError(f"annotation {ANNOTATION}: {error}") from error
+        raise ValueError(f"annotation {ANNOTATION_RESCTRL}: {error}") from error
     return (_cache(asked.llc, facts) if asked.llc is not None else "") + (
         _bandwidth(asked.mb, facts) if asked.mb is not None else ""
     )
@@ -68,10 +68,10 @@ def _cache(part: _Part, facts: ResctrlFacts) -> str:
 
 def _value(percent: int | None, facts: ResctrlFacts) -> str:
     if facts.in_mbps:
-        raise ValueError(f"annotation {ANNOTATION}: mb: percent does not apply where memory bandwidth is in MB/s")
+        raise ValueError(f"annotation {ANNOTATION_RESCTRL}: mb: percent does not apply where memory bandwidth is in MB/s")
     value = mba_value(facts.vendor, 100 if percent is None else percent)
     if value is None:
-        raise ValueError(f"annotation {ANNOTATION}: mb: {percent}% is outside 1..100")
+        raise ValueError(f"annotation {ANNOTATION_RESCTRL}: mb: {percent}% is outside 1..100")
     return value
 
 

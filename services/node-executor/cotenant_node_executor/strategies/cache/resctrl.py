@@ -17,7 +17,7 @@ from msgspec import Struct
 from cotenant.domain.qos import KubeQoS, QoSClass
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
-from cotenant_node_executor.strategies.cache.pod_groups import ANNOTATION, PREFIX, pod_schemata
+from cotenant_node_executor.strategies.cache.pod_groups import ANNOTATION_RESCTRL, GROUP_PREFIX, pod_schemata
 from cotenant_node_executor.strategies.cache.schemata import ResctrlQOS, class_l3, class_mb
 from cotenant_node_executor.strategies.pod_view import PodView
 from cotenant_node_executor.strategies.sections import (
@@ -30,7 +30,7 @@ from cotenant_node_executor.strategies.sections import (
     states,
 )
 from cotenant_node_executor.strategies.situation import ResctrlFacts, Situation
-from cotenant_node_executor.strategies.strategy import Decision, Desired, Input, Policy, Strategy
+from cotenant_node_executor.strategies.strategy import Desired, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place, ResctrlAttribute, ResctrlGroup
 
 NAME = "resctrl"
@@ -71,11 +71,11 @@ def group_of(pod: PodView) -> str:
     return "LSR" if pod.qos is QoSClass.LSE else pod.qos.value if pod.qos.value in GROUPS else ""
 
 
-def decide(situation: Situation, _memory: Struct | None) -> Decision:
+def decide(situation: Situation, _memory: Struct | None) -> StrategyDecision:
     """The groups of the classes and of the pods that request one."""
     facts, slo = situation.node.resctrl, situation.slo
     if facts is None or slo is None:
-        return Decision()
+        return StrategyDecision()
     rule = _rule(slo)
     values: dict[Place, tuple[Desired, ...]] = {}
     problems: list[str] = []
@@ -83,7 +83,7 @@ def decide(situation: Situation, _memory: Struct | None) -> Decision:
     for name, config in rule.classes.items():
         members = [pod.group for pod in situation.pods.values() if group_of(pod) == name and pod.uid not in own]
         values[ResctrlGroup(name)] = _of_class(name, config, facts, members if config.enable else [], problems)
-    return Decision({place: desired for place, desired in values.items() if desired}, problems=tuple(problems))
+    return StrategyDecision({place: desired for place, desired in values.items() if desired}, problems=tuple(problems))
 
 
 def _of_class(
@@ -104,7 +104,7 @@ def _own_groups(
     """Add the groups of pods with an annotation, and return these pods' uids."""
     found: set[str] = set()
     for pod in situation.pods.values():
-        annotation = pod.manifest.metadata.annotations.get(ANNOTATION)
+        annotation = pod.manifest.metadata.annotations.get(ANNOTATION_RESCTRL)
         if annotation is None:
             continue
         try:
@@ -113,7 +113,9 @@ def _own_groups(
             problems.append(f"pod {pod.namespace}/{pod.name}: {error}")
             continue
         found.add(pod.uid)
-        values[ResctrlGroup(f"{PREFIX}{pod.uid}")] = _desired(lines, [pod.group], f"annotation of {pod.namespace}/{pod.name}")
+        values[ResctrlGroup(f"{GROUP_PREFIX}{pod.uid}")] = _desired(
+            lines, [pod.group], f"annotation of {pod.namespace}/{pod.name}"
+        )
     return found
 
 
@@ -123,7 +125,7 @@ def _desired(lines: str, members: list[str], why: str) -> tuple[Desired, ...]:
     return schemata + threads
 
 
-def _inputs(policy: Policy) -> frozenset[Input]:
+def _inputs(policy: NodePolicy) -> frozenset[Input]:
     return frozenset((Input.PODS,) if policy.capabilities.supports("resctrl") else ())
 
 

@@ -29,7 +29,7 @@ STATIC = "static"
 NOT_PINNED = ""
 
 
-class Pool(Struct, frozen=True):
+class SharePool(Struct, frozen=True):
     """CPUs of one socket and NUMA node that pods share."""
 
     socket: int
@@ -40,8 +40,8 @@ class Pool(Struct, frozen=True):
 class CpuPools(Struct, frozen=True):
     """The node's CPUs for shared use. `manages_batch`: batch pods are bound to the NUMA nodes that they were given."""
 
-    share: tuple[Pool, ...] = ()
-    batch: tuple[Pool, ...] = ()
+    share: tuple[SharePool, ...] = ()
+    batch: tuple[SharePool, ...] = ()
     system: str = ""
     kubelet_policy: str = ""
     manages_batch: bool = False
@@ -70,15 +70,15 @@ def host_application_cpuset(pools: CpuPools, qos: str) -> str:
     return _joined(pools.share)
 
 
-def _joined(pools: Sequence[Pool], nodes: Sequence[int] | None = None) -> str:
+def _joined(pools: Sequence[SharePool], nodes: Sequence[int] | None = None) -> str:
     chosen = pools if nodes is None else [pool for node in nodes for pool in pools if pool.node == node]
     return ",".join(pool.cpuset for pool in chosen)
 
 
-def pools_without(processors: Iterable[Processor], taken: frozenset[int]) -> tuple[Pool, ...]:
+def pools_without(processors: Iterable[Processor], taken: frozenset[int]) -> tuple[SharePool, ...]:
     """The CPUs that are not taken, by NUMA node and socket; a pool without any CPU is left out."""
     found: dict[tuple[int, int], list[int]] = {}
     for processor in processors:
         if processor.cpu not in taken:
             found.setdefault((processor.node, processor.socket), []).append(processor.cpu)
-    return tuple([Pool(socket, node, format_cpu_list(found[node, socket])) for node, socket in sorted(found)])
+    return tuple([SharePool(socket, node, format_cpu_list(found[node, socket])) for node, socket in sorted(found)])

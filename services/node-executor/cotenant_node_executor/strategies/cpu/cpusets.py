@@ -24,10 +24,10 @@ from cotenant_node_executor.strategies.cpu.cpuset_rule import (
 )
 from cotenant_node_executor.strategies.pod_view import PodView
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Cause, Decision, Desired, Input, Policy, Strategy
+from cotenant_node_executor.strategies.strategy import Cause, Desired, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place
 from cotenant_node_executor.targets.cpulist import format_cpu_list, parse_cpu_list
-from cotenant_node_executor.targets.interface import UNLIMITED, Knob
+from cotenant_node_executor.targets.interface import UNLIMITED_TEXT, Knob
 
 NAME = "cpuset"
 _ALONE = frozenset((QoSClass.LSE, QoSClass.LSR))
@@ -61,7 +61,7 @@ def reserved_cpus(situation: Situation) -> frozenset[int]:
         return frozenset()
 
 
-def decide(situation: Situation, memory: Struct | None) -> Decision:
+def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     """The CPU sets of this cycle."""
     pools = cpu_pools(situation)
     everything = frozenset() if memory is None else frozenset(processor.cpu for processor in situation.node.processors)
@@ -77,7 +77,7 @@ def decide(situation: Situation, memory: Struct | None) -> Decision:
         except ValueError:
             continue
         _pin(own, text, everything, "share pools", desired)
-    return Decision(desired, memory=Decided())
+    return StrategyDecision(desired, memory=Decided())
 
 
 def _of_pod(pod: PodView, pools: CpuPools, everything: frozenset[int], desired: dict[Place, tuple[Desired, ...]]) -> None:
@@ -89,7 +89,7 @@ def _of_pod(pod: PodView, pools: CpuPools, everything: frozenset[int], desired: 
             _pin(group, text, everything, why, desired)
     if bound:
         for group in pod.groups:
-            desired[group] = (*desired.get(group, ()), Desired(Knob.CPU_QUOTA, UNLIMITED, NAME, why))
+            desired[group] = (*desired.get(group, ()), Desired(Knob.CPU_QUOTA, UNLIMITED_TEXT, NAME, why))
 
 
 def _pin(
@@ -100,7 +100,7 @@ def _pin(
         desired[group] = (Desired(Knob.CPUSET_CPUS, format_cpu_list(cpus), NAME, why),)
 
 
-def _inputs(_policy: Policy) -> frozenset[Input]:
+def _inputs(_policy: NodePolicy) -> frozenset[Input]:
     return frozenset((Input.PODS,))
 
 

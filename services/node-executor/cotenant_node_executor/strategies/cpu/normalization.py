@@ -21,11 +21,11 @@ from cotenant.domain.qos import QoSClass
 from cotenant.events.node.resources import NodeResources
 from cotenant.model.names import LABEL_QOS_CLASS
 from cotenant_node_executor.strategies.allocation import holds_cpus
-from cotenant_node_executor.strategies.pod_view import BatchAmounts, ContainerShape, PodView
+from cotenant_node_executor.strategies.pod_view import ContainerAmounts, ContainerShape, PodView
 from cotenant_node_executor.strategies.pods.batch_pods import has_quota
 from cotenant_node_executor.strategies.pods.batch_values import batch_values
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Cause, Decision, Desired, Input, Policy, Strategy
+from cotenant_node_executor.strategies.strategy import Cause, Desired, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place
 from cotenant_node_executor.targets.convert import MIN_QUOTA_US, UNLIMITED, milli_to_quota_us
 from cotenant_node_executor.targets.interface import Knob
@@ -38,7 +38,7 @@ MAX_RATIO = 1_000_000.0
 _QOS: dict[str, QoSClass] = {qos.value: qos for qos in QoSClass}
 
 
-class Adopted(Struct, frozen=True):
+class AdoptedRatio(Struct, frozen=True):
     """The ratio in force."""
 
     ratio: float
@@ -87,12 +87,12 @@ def normalized_quota_us(quota_us: int, ratio: float) -> int | None:
     return math.ceil(quota_us / ratio) if ratio > 1 else quota_us
 
 
-def decide(situation: Situation, memory: Struct | None) -> Decision:
+def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     """Quotas while the ratio is above 1."""
-    before = memory.ratio if isinstance(memory, Adopted) else OFF
+    before = memory.ratio if isinstance(memory, AdoptedRatio) else OFF
     ratio = adopted_ratio(before, situation.resources)
     if ratio <= 1:
-        return Decision(memory=Adopted(ratio))
+        return StrategyDecision(memory=AdoptedRatio(ratio))
     use_quota = has_quota(situation.slo)
     why = f"limits on CPUs {ratio:g} times as fast"
     desired: dict[Place, tuple[Desired, ...]] = {}
@@ -101,14 +101,14 @@ def decide(situation: Situation, memory: Struct | None) -> Decision:
         for group, quota in zip(pod.groups, quotas, strict=False):
             if quota > 0:
                 desired[group] = (Desired(Knob.CPU_QUOTA, str(max(quota, MIN_QUOTA_US)), NAME, why),)
-    return Decision(desired, memory=Adopted(ratio))
+    return StrategyDecision(desired, memory=AdoptedRatio(ratio))
 
 
 def _quotas(pod: PodView, ratio: float, use_quota: bool) -> tuple[int, ...]:
     """Quotas of a pod and its containers, UNLIMITED where this strategy leaves one to others."""
     shape = pod.shape
     if shape.qos is QoSClass.BE:
-        amounts = [container.batch or BatchAmounts("") for container in shape.containers]
+        amounts = [container.batch or ContainerAmounts("") for container in shape.containers]
         if not use_quota or not any(container.batch for container in shape.containers):
             return ()
         groups = [amounts, *[[amount] for amount in amounts]]
@@ -125,12 +125,12 @@ def _limit_us(container: ContainerShape) -> int:
     return milli_to_quota_us(container.limit_cpu_milli or 0)
 
 
-def _inputs(_policy: Policy) -> frozenset[Input]:
+def _inputs(_policy: NodePolicy) -> frozenset[Input]:
     return frozenset((Input.PODS, Input.RESOURCES))
 
 
 def _figures(memory: Struct | None) -> dict[str, int]:
-    return {"ratio.permille": round(memory.ratio * 1000)} if isinstance(memory, Adopted) else {}
+    return {"ratio.permille": round(memory.ratio * 1000)} if isinstance(memory, AdoptedRatio) else {}
 
 
 STRATEGY = Strategy(

@@ -41,9 +41,9 @@ from cotenant_node_executor.strategies.sections import (
     raw_section,
 )
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Decision, Desired, Input, Policy, Strategy
+from cotenant_node_executor.strategies.strategy import Desired, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place
-from cotenant_node_executor.targets.interface import ROOT_GROUP, Capabilities, CgroupVersion, Knob
+from cotenant_node_executor.targets.interface import ROOT_GROUP, CgroupVersion, Knob, NodeCapabilities
 
 NAME = "blkio"
 PART = "blkioQOS"
@@ -195,18 +195,18 @@ class _Levels:
         return tuple([Desired(knob, "\n".join(own), NAME, where) for knob, own in lines.items()])
 
 
-def decide(situation: Situation, memory: Struct | None) -> Decision:
+def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     """The files of all levels."""
-    knobs, slo = _there(situation.capabilities), situation.slo
+    knobs, slo = _supported(situation.capabilities), situation.slo
     if slo is None or not knobs or not situation.storage.disks:
-        return Decision(memory=memory)
+        return StrategyDecision(memory=memory)
     rule = _rule(slo)
     levels = _Levels(situation, knobs, memory if isinstance(memory, Configured) else None)
     levels.add(Level.CLASS, BESTEFFORT, rule.best_effort, f"{PART} of BE")
     levels.add(Level.ROOT, ROOT_GROUP, rule.root, f"{PART} of the root")
     for _, pod in sorted(situation.pods.items()):
         _add_pod(levels, pod)
-    return Decision(levels.values, memory=Configured(levels.texts), problems=tuple(levels.problems))
+    return StrategyDecision(levels.values, memory=Configured(levels.texts), problems=tuple(levels.problems))
 
 
 def _add_pod(levels: _Levels, pod: PodView) -> None:
@@ -219,12 +219,12 @@ def _add_pod(levels: _Levels, pod: PodView) -> None:
 
 
 @by_identity
-def _there(capabilities: Capabilities) -> frozenset[Knob]:
+def _supported(capabilities: NodeCapabilities) -> frozenset[Knob]:
     return frozenset(knob for knob in KNOBS if capabilities.supports(knob))
 
 
-def _inputs(policy: Policy) -> frozenset[Input]:
-    return frozenset((Input.PODS,) if _there(policy.capabilities) else ())
+def _inputs(policy: NodePolicy) -> frozenset[Input]:
+    return frozenset((Input.PODS,) if _supported(policy.capabilities) else ())
 
 
 STRATEGY = Strategy(name=NAME, topic="blkio", sets=KNOBS, decide=decide, inputs=_inputs, section=QOS)

@@ -29,11 +29,18 @@ from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant.model.names import BATCH_MEMORY, MID_MEMORY
-from cotenant_node_executor.strategies.memory.victims import Candidate, Task, Traits, Victim, traits, victims
+from cotenant_node_executor.strategies.memory.victims import (
+    MemoryEvictionCandidate,
+    MemoryVictim,
+    Task,
+    Traits,
+    traits,
+    victims,
+)
 from cotenant_node_executor.strategies.pod_view import PodView
 from cotenant_node_executor.strategies.sections import THRESHOLD, is_asked, lower_name, section
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Cause, Decision, Evict, Input, Policy, Strategy
+from cotenant_node_executor.strategies.strategy import Cause, Evict, Input, NodePolicy, Strategy, StrategyDecision
 
 NAME = "memory-evict"
 BE_MEMORY_EVICT = "BEMemoryEvict"
@@ -49,7 +56,7 @@ HIGHEST_PRIORITY = 7999
 _OFFERED = (MID_MEMORY, BATCH_MEMORY)
 
 
-class EvictConfig(Struct, frozen=True, kw_only=True, rename=lower_name):
+class MemoryEvictConfig(Struct, frozen=True, kw_only=True, rename=lower_name):
     """The thresholds, in percent; None: unset."""
 
     enable: bool | None = None
@@ -84,7 +91,7 @@ def used_percent(capacity_bytes: int, used_bytes: int) -> int:
     return used_bytes * 100 // capacity_bytes
 
 
-def to_release(config: EvictConfig, capacity_bytes: int, used_bytes: int) -> int:
+def to_release(config: MemoryEvictConfig, capacity_bytes: int, used_bytes: int) -> int:
     """Return how much memory usage must be released, in bytes; 0 for none."""
     limits = band(config.memory_evict_threshold_percent, config.memory_evict_lower_percent)
     if limits is None or capacity_bytes <= 0:
@@ -93,7 +100,7 @@ def to_release(config: EvictConfig, capacity_bytes: int, used_bytes: int) -> int
     return capacity_bytes * (percent - limits[1]) // 100 if percent >= limits[0] else 0
 
 
-def is_configured(config: EvictConfig, features: frozenset[str]) -> bool:
+def is_configured(config: MemoryEvictConfig, features: frozenset[str]) -> bool:
     """Whether any of these features has its thresholds."""
     if not config.enable:
         return False
@@ -105,7 +112,7 @@ def is_configured(config: EvictConfig, features: frozenset[str]) -> bool:
     )
 
 
-def usage_tasks(config: EvictConfig, capacity_bytes: int, used_bytes: int, features: frozenset[str]) -> list[Task]:
+def usage_tasks(config: MemoryEvictConfig, capacity_bytes: int, used_bytes: int, features: frozenset[str]) -> list[Task]:
     """Return what the features by usage need."""
     release = to_release(config, capacity_bytes, used_bytes)
     if release <= 0:
@@ -121,7 +128,7 @@ def usage_tasks(config: EvictConfig, capacity_bytes: int, used_bytes: int, featu
     return tasks
 
 
-def allocatable_tasks(config: EvictConfig, requested: Mapping[str, int], offered: Mapping[str, int]) -> list[Task]:
+def allocatable_tasks(config: MemoryEvictConfig, requested: Mapping[str, int], offered: Mapping[str, int]) -> list[Task]:
     """Return what the feature by allocatable needs, by resource. `requested`: by the pods up to the priority."""
     threshold, lower = config.memory_allocatable_evict_threshold_percent, config.memory_allocatable_evict_lower_percent
     highest = config.allocatable_evict_priority_threshold
@@ -138,18 +145,18 @@ def allocatable_tasks(config: EvictConfig, requested: Mapping[str, int], offered
     return tasks
 
 
-def candidates(situation: Situation) -> list[Candidate]:
+def candidates(situation: Situation) -> list[MemoryEvictionCandidate]:
     """Return the existing pods, with their memory and their mid and batch requests. A pod without a sample counts 0 used;
     features by priority take only pods with one."""
     snapshot = situation.snapshot
-    found: list[Candidate] = []
+    found: list[MemoryEvictionCandidate] = []
     for _, pod in sorted(situation.pods.items()):
         sample = snapshot.pods.get(pod.uid) if snapshot is not None else None
         used = sample.usage.memory_bytes if sample is not None else None
         amounts = _requests(pod)
         if used is not None:
             amounts[USED] = used
-        found.append(Candidate(pod.uid, pod.name, traits(pod.manifest), amounts))
+        found.append(MemoryEvictionCandidate(pod.uid, pod.name, traits(pod.manifest), amounts))
     return found
 
 
@@ -159,7 +166,7 @@ def _requests(pod: PodView) -> dict[str, int]:
     return {name: amount for name, amount in ((BATCH_MEMORY, batch), (MID_MEMORY, mid)) if amount}
 
 
-def chosen(tasks: list[Task], pods: list[Candidate], leaving: frozenset[str]) -> list[Victim]:
+def chosen(tasks: list[Task], pods: list[MemoryEvictionCandidate], leaving: frozenset[str]) -> list[MemoryVictim]:
     """Return the victims; features by priority never take a pod without a sample."""
     by_usage = [task for task in tasks if not task.by_priority]
     others = [task for task in tasks if task.by_priority]
@@ -169,22 +176,22 @@ def chosen(tasks: list[Task], pods: list[Candidate], leaving: frozenset[str]) ->
 
 
 @by_identity
-def _config(slo: NodeSLORendered) -> EvictConfig:
-    return section(slo, THRESHOLD, EvictConfig)
+def _config(slo: NodeSLORendered) -> MemoryEvictConfig:
+    return section(slo, THRESHOLD, MemoryEvictConfig)
 
 
-def decide_with(situation: Situation, features: frozenset[str]) -> Decision:
+def decide_with(situation: Situation, features: frozenset[str]) -> StrategyDecision:
     """Evict the pods that these features choose, and repeat orders in progress."""
     slo, snapshot = situation.slo, situation.snapshot
     if slo is None or snapshot is None:
-        return Decision()
+        return StrategyDecision()
     config, capacity, used = _config(slo), situation.node.memory_bytes, snapshot.node.memory_bytes
     if not config.enable or capacity <= 0:
-        return Decision()
+        return StrategyDecision()
     tasks = usage_tasks(config, capacity, used, features)
     by_offer = MEMORY_ALLOCATABLE_EVICT in features and config.memory_allocatable_evict_threshold_percent is not None
     if not tasks and not by_offer:
-        return Decision()
+        return StrategyDecision()
     pods = candidates(situation)
     if by_offer:
         tasks += allocatable_tasks(config, _requested(pods, config), situation.offered)
@@ -197,10 +204,10 @@ def decide_with(situation: Situation, features: frozenset[str]) -> Decision:
         max([task.release for task in tasks if task.target == USED], default=0),
     )
     orders = tuple([Evict(each.candidate.uid, _why(each), each.candidate.traits.grace_seconds) for each in found])
-    return Decision(orders=orders, memory=figures)
+    return StrategyDecision(orders=orders, memory=figures)
 
 
-def _requested(pods: list[Candidate], config: EvictConfig) -> dict[str, int]:
+def _requested(pods: list[MemoryEvictionCandidate], config: MemoryEvictConfig) -> dict[str, int]:
     highest = config.allocatable_evict_priority_threshold
     if highest is None:
         return {}
@@ -208,7 +215,7 @@ def _requested(pods: list[Candidate], config: EvictConfig) -> dict[str, int]:
     return {resource: sum([pod.amount(resource) for pod in counted]) for resource in _OFFERED}
 
 
-def _why(victim: Victim) -> str:
+def _why(victim: MemoryVictim) -> str:
     task, own = victim.task, victim.candidate
     return f"trigger by koordlet feature {task.feature}: {task.why}; it {_amount(own.traits, own.amount(task.target), task)}"
 
@@ -234,10 +241,10 @@ def figures_of(memory: Struct | None) -> dict[str, int]:
 def strategy(features: frozenset[str]) -> Strategy:
     """Return the strategy with these features."""
 
-    def decide(situation: Situation, _memory: Struct | None) -> Decision:
+    def decide(situation: Situation, _memory: Struct | None) -> StrategyDecision:
         return decide_with(situation, features)
 
-    def inputs(policy: Policy) -> frozenset[Input]:
+    def inputs(policy: NodePolicy) -> frozenset[Input]:
         asked = is_asked(policy.slo, lambda slo: is_configured(_config(slo), features))
         return frozenset((Input.USAGE, Input.PODS, Input.RESOURCES) if asked else ())
 

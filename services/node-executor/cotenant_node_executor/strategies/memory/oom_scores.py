@@ -13,7 +13,7 @@ from msgspec import Struct
 from cotenant.api.objects.pod import Pod
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Cause, Decision, Desired, Input, Policy, Strategy
+from cotenant_node_executor.strategies.strategy import Cause, Desired, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import OomScore, OomScoreAttribute, Place
 from cotenant_node_executor.targets.oom_annotations import annotated_score
 
@@ -27,7 +27,7 @@ def scores_of(pod: Pod) -> tuple[int | None, ...]:
     return found if any(score is not None for score in found) else ()
 
 
-def decide(situation: Situation, _memory: Struct | None) -> Decision:
+def decide(situation: Situation, _memory: Struct | None) -> StrategyDecision:
     """The scores of all containers with an annotation."""
     values: dict[Place, tuple[Desired, ...]] = {}
     for pod in situation.pods.values():
@@ -36,10 +36,10 @@ def decide(situation: Situation, _memory: Struct | None) -> Decision:
         for group, score in zip(pod.groups[1:], scores_of(pod.manifest), strict=False):
             if score is not None and group in situation.groups:
                 values[OomScore(group)] = (Desired(OomScoreAttribute.ADJUSTMENT, str(score), NAME, "annotation of the pod"),)
-    return Decision(values)
+    return StrategyDecision(values)
 
 
-def _inputs(_policy: Policy) -> frozenset[Input]:
+def _inputs(_policy: NodePolicy) -> frozenset[Input]:
     return frozenset((Input.PODS,))
 
 

@@ -41,9 +41,9 @@ from cotenant_node_executor.strategies.sections import (
     raw_section,
 )
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Cause, Decision, Desired, Input, Policy, Reclaim, Strategy
+from cotenant_node_executor.strategies.strategy import Cause, Desired, Input, NodePolicy, Reclaim, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place
-from cotenant_node_executor.targets.interface import RECLAIM, Capabilities, Knob
+from cotenant_node_executor.targets.interface import RECLAIM, Knob, NodeCapabilities
 
 NAME = "page-cache"
 KNOBS = (Knob.MEMORY_PAGECACHE_SIZE, Knob.MEMORY_PAGECACHE_SYNC, Knob.MEMORY_PAGECACHE_ENABLE)
@@ -101,11 +101,11 @@ def limit_of(of_class: PageCacheLimit, annotation: str | None) -> PageCacheLimit
         return of_class
 
 
-def decide(situation: Situation, memory: Struct | None) -> Decision:
+def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     """The files of every pod with a limit, or the reclaim of the pod furthest above it. The first decision switches
     off, once, limits of an earlier executor."""
     if situation.slo is None:
-        return Decision(memory=memory)
+        return StrategyDecision(memory=memory)
     rule = _rule(situation.slo)
     limited: dict[str, PageCacheLimit] = {}
     for group, pod in situation.pods.items():
@@ -116,12 +116,12 @@ def decide(situation: Situation, memory: Struct | None) -> Decision:
         values: dict[Place, tuple[Desired, ...]] = {}
         for group in situation.pods if memory is None else limited:
             values.update(_files(situation.pods[group], limited.get(group, OFF)))
-        return Decision(values, memory=PageCache(len(limited)))
+        return StrategyDecision(values, memory=PageCache(len(limited)))
     if not limited:
-        return Decision(memory=PageCache())
+        return StrategyDecision(memory=PageCache())
     if not situation.capabilities.supports(RECLAIM):
         problem = f"page-cache limits of {len(limited)} pods: this kernel can neither limit nor reclaim a group's page cache"
-        return Decision(memory=PageCache(len(limited)), problems=(problem,))
+        return StrategyDecision(memory=PageCache(len(limited)), problems=(problem,))
     return _reclaimed(situation, limited)
 
 
@@ -144,7 +144,7 @@ def _desired(limit: PageCacheLimit, most: int) -> tuple[Desired, ...]:
     return tuple([Desired(knob, str(value), NAME, "page-cache limit") for knob, value in values if value is not None])
 
 
-def _reclaimed(situation: Situation, limited: Mapping[str, PageCacheLimit]) -> Decision:
+def _reclaimed(situation: Situation, limited: Mapping[str, PageCacheLimit]) -> StrategyDecision:
     over: list[tuple[int, str]] = []
     snapshot = situation.snapshot
     for sample in snapshot.pods.values() if snapshot is not None else ():
@@ -154,9 +154,11 @@ def _reclaimed(situation: Situation, limited: Mapping[str, PageCacheLimit]) -> D
     most, group = max(over, default=(0, ""))
     memory = PageCache(len(limited), max(most, 0))
     if most < MIN_OVER_BYTES:
-        return Decision(memory=memory)
+        return StrategyDecision(memory=memory)
     size = limited[group].page_cache_limit_size
-    return Decision(orders=(Reclaim(group, most, f"its page cache is {most} bytes above its limit of {size}"),), memory=memory)
+    return StrategyDecision(
+        orders=(Reclaim(group, most, f"its page cache is {most} bytes above its limit of {size}"),), memory=memory
+    )
 
 
 def _cache(usage: GroupUsage) -> int:
@@ -169,11 +171,11 @@ def _not_stalled(usage: GroupUsage) -> bool:
 
 
 @by_identity
-def _has_files(capabilities: Capabilities) -> bool:
+def _has_files(capabilities: NodeCapabilities) -> bool:
     return all(capabilities.supports(knob) for knob in KNOBS)
 
 
-def _inputs(policy: Policy) -> frozenset[Input]:
+def _inputs(policy: NodePolicy) -> frozenset[Input]:
     if _has_files(policy.capabilities):
         return frozenset((Input.PODS,))
     return frozenset((Input.PODS, Input.USAGE) if policy.slo is not None else ())

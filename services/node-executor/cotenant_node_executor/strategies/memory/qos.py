@@ -36,13 +36,13 @@ from cotenant_node_executor.strategies.memory.qos_config import (
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, ContainerShape, PodShape
 from cotenant_node_executor.strategies.sections import QOS, fitted, raw_section
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Decision, Desired, Input, Policy, Strategy
+from cotenant_node_executor.strategies.strategy import Desired, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place
-from cotenant_node_executor.targets.interface import ROOT_GROUP, UNLIMITED, Capabilities, Knob
+from cotenant_node_executor.targets.interface import ROOT_GROUP, UNLIMITED_TEXT, Knob, NodeCapabilities
 
 NAME = "memory-qos"
 PAGE_BYTES = 4096
-_UNLIMITED = int(UNLIMITED)
+_UNLIMITED = int(UNLIMITED_TEXT)
 _CLASS_GROUPS = {KubeQoS.GUARANTEED: ROOT_GROUP, KubeQoS.BURSTABLE: BURSTABLE, KubeQoS.BEST_EFFORT: BESTEFFORT}
 
 Values = Mapping[Knob, int]
@@ -179,21 +179,21 @@ _NEUTRAL_RULE = MemoryRule(_NOTHING, _NOTHING, _NOTHING, _NOTHING)
 _WHY_NEUTRAL = "no memory QoS"
 
 
-def decide(situation: Situation, memory: Struct | None) -> Decision:
+def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     """The values of the class directories and of every pod, while memory QoS is configured."""
-    knobs = _there(situation.capabilities)
+    knobs = _supported(situation.capabilities)
     if situation.slo is None or not knobs:
-        return Decision(memory=memory)
+        return StrategyDecision(memory=memory)
     rule = _rule(situation.slo)
     active = rule.stated or any(pod.shape.memory_qos is not None for pod in situation.pods.values())
     if not active:
         left_over = memory is None or (isinstance(memory, Applied) and memory.active)
-        return Decision(_values(situation, _NEUTRAL_RULE, knobs, _WHY_NEUTRAL) if left_over else {}, memory=Applied())
-    return Decision(_values(situation, rule, knobs, "memory QoS of its class"), memory=Applied(True))
+        return StrategyDecision(_values(situation, _NEUTRAL_RULE, knobs, _WHY_NEUTRAL) if left_over else {}, memory=Applied())
+    return StrategyDecision(_values(situation, rule, knobs, "memory QoS of its class"), memory=Applied(True))
 
 
 @by_identity
-def _there(capabilities: Capabilities) -> frozenset[Knob]:
+def _supported(capabilities: NodeCapabilities) -> frozenset[Knob]:
     return frozenset(knob for knob in KNOBS if capabilities.supports(knob))
 
 
@@ -214,8 +214,8 @@ def _desired(values: Values, knobs: frozenset[Knob], why: str) -> tuple[Desired,
     return tuple([Desired(knob, str(value), NAME, why) for knob, value in values.items() if knob in knobs])
 
 
-def _inputs(policy: Policy) -> frozenset[Input]:
-    return frozenset((Input.PODS,) if _there(policy.capabilities) else ())
+def _inputs(policy: NodePolicy) -> frozenset[Input]:
+    return frozenset((Input.PODS,) if _supported(policy.capabilities) else ())
 
 
 STRATEGY = Strategy(name=NAME, topic="memory-qos", sets=KNOBS, decide=decide, inputs=_inputs, section=QOS)

@@ -47,7 +47,7 @@ NEUTRAL: JsonObject = {
     "oomkillgroup": 0,
 }
 _SENSITIVE: JsonObject = {**NEUTRAL, "wmarkratio": 95, "wmarkscalepermill": 20, "wmarkminadj": -25}
-DEFAULTS: dict[str, JsonObject] = {
+CLASS_DEFAULTS: dict[str, JsonObject] = {
     "LSR": _SENSITIVE,
     "LS": _SENSITIVE,
     "BE": {**NEUTRAL, "wmarkratio": 95, "wmarkscalepermill": 20, "wmarkminadj": 50},
@@ -89,7 +89,7 @@ class MemoryRule(Struct, frozen=True, cache_hash=True):
 def memory_rule(strategy: Mapping[str, JsonValue]) -> MemoryRule:
     """Return the rule of a QoS strategy with lower-case names. Raises ValueError."""
     lsr, ls, be, system = (
-        fitted(class_part(strategy, field, PART, DEFAULTS[name], NEUTRAL), MemoryQOS, f"{field}.{PART}")
+        fitted(class_part(strategy, field, PART, CLASS_DEFAULTS[name], NEUTRAL), MemoryQOS, f"{field}.{PART}")
         for name, field in CLASSES.items()
     )
     return MemoryRule(lsr, ls, be, system, states(strategy, PART))
@@ -111,7 +111,7 @@ def effective(of_class: MemoryQOS, qos_class: str, annotation: str | None) -> Me
         policy, stated = asked_by(annotation)
         if policy == POLICY_NONE:
             return fitted(NEUTRAL, MemoryQOS, PART)
-        base = {**DEFAULTS[qos_class], "enable": of_class.enable} if policy == POLICY_AUTO else document_of(of_class)
+        base = {**CLASS_DEFAULTS[qos_class], "enable": of_class.enable} if policy == POLICY_AUTO else document_of(of_class)
         return fitted({**base, **stated}, MemoryQOS, PART)
     except ValueError:
         return of_class

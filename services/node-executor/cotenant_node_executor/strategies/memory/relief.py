@@ -28,23 +28,23 @@ from msgspec.structs import replace
 
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
-from cotenant_node_executor.sampling.snapshot import GroupUsage, Snapshot
+from cotenant_node_executor.sampling.snapshot import GroupUsage, UsageSnapshot
 from cotenant_node_executor.strategies.memory.evict import BE_MEMORY_EVICT, band, used_percent
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.strategies.sections import THRESHOLD, is_asked, lower_name, section
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import (
     Cause,
-    Decision,
     Desired,
     DesiredValues,
     Input,
-    Policy,
+    NodePolicy,
     Reclaim,
     Strategy,
+    StrategyDecision,
     StrategyOrder,
 )
-from cotenant_node_executor.targets.interface import RECLAIM, UNLIMITED, CgroupVersion, Knob
+from cotenant_node_executor.targets.interface import RECLAIM, UNLIMITED_TEXT, CgroupVersion, Knob
 
 NAME = "memory-relief"
 BACK = 2
@@ -116,7 +116,7 @@ def _config(slo: NodeSLORendered) -> ReliefConfig:
     return section(slo, THRESHOLD, ReliefConfig)
 
 
-def relief(situation: Situation, memory: Struct | None) -> Decision:
+def relief(situation: Situation, memory: Struct | None) -> StrategyDecision:
     """Decide the steps."""
     before = memory if isinstance(memory, Relief) else None
     slo, snapshot = situation.slo, situation.snapshot
@@ -124,21 +124,21 @@ def relief(situation: Situation, memory: Struct | None) -> Decision:
     levels = steps(config) if config.enable else None
     if slo is None or snapshot is None or levels is None or situation.node.memory_bytes <= 0:
         if before is None or before.high_bytes >= 0:
-            return Decision(_high(situation, -1, "memory relief is off"), memory=Relief())
-        return Decision(memory=Relief())
+            return StrategyDecision(_high(situation, -1, "memory relief is off"), memory=Relief())
+        return StrategyDecision(memory=Relief())
     last = before or Relief()
     percent = used_percent(situation.node.memory_bytes, snapshot.node.memory_bytes)
     stop, begins = levels
     now = Relief(percent, stop, begins, holds_on(percent, stop, last.stopped))
     if not holds_on(percent, begins, last.relieving):
         why = f"node memory {percent}% used, below {begins}%"
-        return Decision(_high(situation, -1, why), memory=now)
+        return StrategyDecision(_high(situation, -1, why), memory=now)
     return _relieve(situation, snapshot, config, now, last)
 
 
 def _relieve(
-    situation: Situation, snapshot: Snapshot, config: ReliefConfig, now: Relief, last: Relief
-) -> Decision:
+    situation: Situation, snapshot: UsageSnapshot, config: ReliefConfig, now: Relief, last: Relief
+) -> StrategyDecision:
     capacity, used = situation.node.memory_bytes, snapshot.node.memory_bytes
     over = used - capacity * (now.reclaim_percent - BACK) // 100
     group = snapshot.tiers.get(BESTEFFORT)
@@ -166,7 +166,7 @@ def _relieve(
         situation.cold,
         asked,
     )
-    return Decision(_high(situation, high, why), orders, memory)
+    return StrategyDecision(_high(situation, high, why), orders, memory)
 
 
 def _with_cache(usage: GroupUsage) -> int:
@@ -180,7 +180,7 @@ def _not_stalled(group: GroupUsage | None, config: ReliefConfig) -> bool:
     return pressure is None or pressure.some.avg10 < (PRESSURE_PERCENT if bound is None else bound)
 
 
-def _coldest(situation: Situation, snapshot: Snapshot, asked: frozenset[str]) -> tuple[str, Reclaim] | None:
+def _coldest(situation: Situation, snapshot: UsageSnapshot, asked: frozenset[str]) -> tuple[str, Reclaim] | None:
     """The best-effort pod with the most cold page cache that was not reclaimed by this reading yet; None if none has any."""
     cold = situation.cold or {}
     found = [
@@ -192,7 +192,7 @@ def _coldest(situation: Situation, snapshot: Snapshot, asked: frozenset[str]) ->
     return (uid, Reclaim(group, most, "")) if most >= MIN_CACHE_BYTES else None
 
 
-def _reclaims(situation: Situation, snapshot: Snapshot, over: int, held: int, why: str) -> tuple[StrategyOrder, ...]:
+def _reclaims(situation: Situation, snapshot: UsageSnapshot, over: int, held: int, why: str) -> tuple[StrategyOrder, ...]:
     if situation.capabilities.version is CgroupVersion.V2:
         amount = min(over, held, MAX_RECLAIM_BYTES)
         return (Reclaim(BESTEFFORT, amount, why),) if amount > 0 else ()
@@ -208,7 +208,7 @@ def _reclaims(situation: Situation, snapshot: Snapshot, over: int, held: int, wh
 def _high(situation: Situation, value: int, why: str) -> DesiredValues:
     if not situation.capabilities.supports(Knob.MEMORY_HIGH):
         return {}
-    text = UNLIMITED if value < 0 else str(value)
+    text = UNLIMITED_TEXT if value < 0 else str(value)
     return {BESTEFFORT: (Desired(Knob.MEMORY_HIGH, text, NAME, why),)}
 
 
@@ -235,12 +235,12 @@ def strategy(gates: frozenset[str]) -> Strategy:
     """Return the strategy; without its gate it only resets, once, the values of an earlier executor."""
     on = BE_MEMORY_EVICT in gates
 
-    def decide(situation: Situation, memory: Struct | None) -> Decision:
+    def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
         if on:
             return relief(situation, memory)
-        return Decision({} if memory is not None else _high(situation, -1, "memory relief is off"), memory=Relief())
+        return StrategyDecision({} if memory is not None else _high(situation, -1, "memory relief is off"), memory=Relief())
 
-    def inputs(policy: Policy) -> frozenset[Input]:
+    def inputs(policy: NodePolicy) -> frozenset[Input]:
         enabled = is_asked(policy.slo, lambda slo: bool(_config(slo).enable))
         return frozenset((Input.USAGE,) if on and enabled else ())
 

@@ -64,7 +64,7 @@ def traits(pod: Pod) -> Traits:
     )
 
 
-class Candidate(Struct, frozen=True):
+class MemoryEvictionCandidate(Struct, frozen=True):
     """A pod that may be evicted. `amounts`: by target what its end releases; a target that is absent counts 0."""
 
     uid: str
@@ -88,7 +88,7 @@ class Task(Struct, frozen=True):
     highest_priority: int = 0
     """The order of pods for features by priority."""
 
-    def concerns(self, candidate: Candidate) -> bool:
+    def concerns(self, candidate: MemoryEvictionCandidate) -> bool:
         """Whether this feature may evict the pod."""
         own = candidate.traits
         if not own.allows(self.feature):
@@ -98,17 +98,17 @@ class Task(Struct, frozen=True):
         return own.enabled and own.priority is not None and own.priority <= self.highest_priority
 
 
-class Victim(Struct, frozen=True):
+class MemoryVictim(Struct, frozen=True):
     """A pod to evict, for a task."""
 
-    candidate: Candidate
+    candidate: MemoryEvictionCandidate
     task: Task
 
 
-def best_effort_order(candidates: Iterable[Candidate], target: str) -> list[Candidate]:
+def best_effort_order(candidates: Iterable[MemoryEvictionCandidate], target: str) -> list[MemoryEvictionCandidate]:
     """Return BE pods in the order in which they are evicted."""
 
-    def compare(one: Candidate, other: Candidate) -> int:
+    def compare(one: MemoryEvictionCandidate, other: MemoryEvictionCandidate) -> int:
         first, second = one.traits.priority, other.traits.priority
         if first is not None and second is not None and first != second:
             return -1 if first < second else 1
@@ -120,15 +120,17 @@ def best_effort_order(candidates: Iterable[Candidate], target: str) -> list[Cand
     return sorted(sorted(candidates, key=lambda each: (each.name, each.uid)), key=cmp_to_key(compare))
 
 
-def priority_order(candidates: Iterable[Candidate], target: str) -> list[Candidate]:
+def priority_order(candidates: Iterable[MemoryEvictionCandidate], target: str) -> list[MemoryEvictionCandidate]:
     """Return pods of any class in the order in which they are evicted."""
     return sorted(candidates, key=lambda each: (each.traits.rank, -each.amount(target), each.name, each.uid))
 
 
-def victims(tasks: Sequence[Task], candidates: Sequence[Candidate], leaving: frozenset[str] = frozenset()) -> list[Victim]:
+def victims(
+    tasks: Sequence[Task], candidates: Sequence[MemoryEvictionCandidate], leaving: frozenset[str] = frozenset()
+) -> list[MemoryVictim]:
     """Return the pods to evict. `leaving`: uids that are being evicted already, whose amounts count as released."""
     gone = [each for each in candidates if each.uid in leaving]
-    chosen: list[Victim] = []
+    chosen: list[MemoryVictim] = []
     for task in tasks:
         released = sum([each.amount(task.target) for each in gone])
         taken = {each.uid for each in gone}
@@ -139,5 +141,5 @@ def victims(tasks: Sequence[Task], candidates: Sequence[Candidate], leaving: fro
                 break
             released += candidate.amount(task.target)
             gone.append(candidate)
-            chosen.append(Victim(candidate, task))
+            chosen.append(MemoryVictim(candidate, task))
     return chosen

@@ -23,7 +23,7 @@ from cotenant.domain.qos import QoSClass
 from cotenant_node_executor.strategies.network.bandwidth import TC, Bandwidth, Network, bandwidth, is_best_effort, pod_limits
 from cotenant_node_executor.strategies.sections import QOS, is_asked
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Decision, Desired, Input, Policy, Strategy
+from cotenant_node_executor.strategies.strategy import Desired, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import EgressAttribute, EgressClass, Place, TcTree, TcTreeAttribute
 
 NAME = "tc"
@@ -62,14 +62,16 @@ def _share(of: Network | None, total: int) -> tuple[int, int]:
     return max(min(rate, ceiling), LEAST_BITS), max(ceiling, LEAST_BITS)
 
 
-def shape(situation: Situation, memory: Struct | None) -> Decision:
+def shape(situation: Situation, memory: Struct | None) -> StrategyDecision:
     """The classes, while the policy is tc and a total is stated."""
     before = memory if isinstance(memory, Numbered) else Numbered()
     of = bandwidth(situation.slo) if situation.slo is not None else Bandwidth()
     device = situation.node.network_device
     if of.policy != TC or of.total < LEAST_BITS or not device:
         missing = of.policy == TC and of.total >= LEAST_BITS
-        return Decision(memory=Numbered(), problems=("no device has the default route: nothing to shape",) if missing else ())
+        return StrategyDecision(
+            memory=Numbered(), problems=("no device has the default route: nothing to shape",) if missing else ()
+        )
     problems: list[str] = []
     limits: dict[str, int] = {}
     for _, pod in sorted(situation.pods.items()):
@@ -97,7 +99,7 @@ def shape(situation: Situation, memory: Struct | None) -> Decision:
         desired[EgressClass(group)] = (Desired(EgressAttribute.CLASS, name, NAME, f"traffic class: {why}"),)
     why = f"{of.total} bits/s of {device}"
     desired[TcTree(device)] = (Desired(TcTreeAttribute.CLASSES, tree(of, own), NAME, why),)
-    return Decision(desired, memory=Numbered(minors), problems=tuple(problems))
+    return StrategyDecision(desired, memory=Numbered(minors), problems=tuple(problems))
 
 
 def _numbered(before: Numbered, uids: list[str]) -> dict[str, int]:
@@ -110,7 +112,7 @@ def _numbered(before: Numbered, uids: list[str]) -> dict[str, int]:
 def strategy(gates: frozenset[str]) -> Strategy:
     """Return the strategy; without its gate it does nothing."""
 
-    def inputs(policy: Policy) -> frozenset[Input]:
+    def inputs(policy: NodePolicy) -> frozenset[Input]:
         asked = GATE in gates and is_asked(policy.slo, lambda slo: bandwidth(slo).total > 0)
         return frozenset((Input.PODS,) if asked else ())
 
@@ -124,5 +126,5 @@ def strategy(gates: frozenset[str]) -> Strategy:
     )
 
 
-def _nothing(_situation: Situation, _memory: Struct | None) -> Decision:
-    return Decision()
+def _nothing(_situation: Situation, _memory: Struct | None) -> StrategyDecision:
+    return StrategyDecision()

@@ -26,7 +26,7 @@ from cotenant_node_executor.strategies.network.bandwidth import (
 from cotenant_node_executor.strategies.pod_view import PodView
 from cotenant_node_executor.strategies.sections import QOS, is_asked
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Decision, Desired, Input, Policy, Strategy
+from cotenant_node_executor.strategies.strategy import Desired, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place, TerwayAttribute, TerwayFile
 
 NAME = "terway-qos"
@@ -55,11 +55,11 @@ def priority(pod: PodView) -> int:
     return 0 if pod.qos is QoSClass.SYSTEM else 2 if is_best_effort(pod) else 1
 
 
-def write_files(situation: Situation, _memory: Struct | None) -> Decision:
+def write_files(situation: Situation, _memory: Struct | None) -> StrategyDecision:
     """Both files."""
     of = bandwidth(situation.slo) if situation.slo is not None else Bandwidth()
     if of.policy != TERWAY:
-        return Decision()
+        return StrategyDecision()
     problems: list[str] = []
     pods: dict[str, object] = {}
     for pod in sorted(situation.pods.values(), key=lambda pod: pod.uid):
@@ -80,13 +80,13 @@ def write_files(situation: Situation, _memory: Struct | None) -> Decision:
     values: dict[Place, tuple[Desired, ...]] = {
         place: (Desired(TerwayAttribute.TEXT, text, NAME, "for terway-qos"),) for place, text in texts.items()
     }
-    return Decision(values, problems=tuple(problems))
+    return StrategyDecision(values, problems=tuple(problems))
 
 
 def strategy(gates: frozenset[str]) -> Strategy:
     """Return the strategy; without its gate it does nothing."""
 
-    def inputs(policy: Policy) -> frozenset[Input]:
+    def inputs(policy: NodePolicy) -> frozenset[Input]:
         asked = GATE in gates and is_asked(policy.slo, lambda slo: bandwidth(slo).policy == TERWAY)
         return frozenset((Input.PODS,) if asked else ())
 
@@ -100,5 +100,5 @@ def strategy(gates: frozenset[str]) -> Strategy:
     )
 
 
-def _nothing(_situation: Situation, _memory: Struct | None) -> Decision:
-    return Decision()
+def _nothing(_situation: Situation, _memory: Struct | None) -> StrategyDecision:
+    return StrategyDecision()

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from cotenant.domain.qos import KubeQoS
 from cotenant.events.node.resources import NodeSLORendered
-from cotenant_node_executor.strategies.pod_view import BatchAmounts, PodShape
+from cotenant_node_executor.strategies.pod_view import ContainerAmounts, PodShape
 from cotenant_node_executor.strategies.pods.batch_values import CgroupValues, batch_values, quota_enabled, values_of
 from cotenant_node_executor.strategies.sections import THRESHOLD, is_dry_run
-from cotenant_node_executor.strategies.strategy import Cause, Desired, PodDesired, Policy, Strategy
+from cotenant_node_executor.strategies.strategy import Cause, Desired, NodePolicy, PodDesired, Strategy
 from cotenant_node_executor.targets.interface import Knob
 
 NAME = "batch-values"
 _BEST_EFFORT = KubeQoS.BEST_EFFORT
 
 
-def of_pod(pod: PodShape, policy: Policy) -> PodDesired:
+def of_pod(pod: PodShape, policy: NodePolicy) -> PodDesired:
     """Values of a pod labelled BE that states batch resources, or of one with mid resources alone; nothing for others."""
     if not any(container.batch is not None for container in pod.containers):
         return _of_mid(pod, policy)
     use_quota = has_quota(policy.slo)
-    amounts = [container.batch or BatchAmounts("") for container in pod.containers]
+    amounts = [container.batch or ContainerAmounts("") for container in pod.containers]
     return PodDesired(
         pod=_desired(batch_values(pod.qos, amounts, use_quota=use_quota)),
         containers=tuple(
@@ -34,12 +34,12 @@ def of_pod(pod: PodShape, policy: Policy) -> PodDesired:
     )
 
 
-def _of_mid(pod: PodShape, policy: Policy) -> PodDesired:
+def _of_mid(pod: PodShape, policy: NodePolicy) -> PodDesired:
     """Koordinator leaves such a pod without limits."""
     if pod.kube_qos is not _BEST_EFFORT or not any(container.mid is not None for container in pod.containers):
         return PodDesired()
     use_quota = has_quota(policy.slo)
-    amounts = [container.mid or BatchAmounts("") for container in pod.containers]
+    amounts = [container.mid or ContainerAmounts("") for container in pod.containers]
     return PodDesired(
         pod=_desired(values_of(amounts, use_quota=use_quota), "mid"),
         containers=tuple(_desired(values_of([each], use_quota=use_quota), "mid") for each in amounts),

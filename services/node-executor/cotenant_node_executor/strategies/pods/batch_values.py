@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from cotenant.domain.qos import QoSClass
-from cotenant_node_executor.strategies.pod_view import BatchAmounts
+from cotenant_node_executor.strategies.pod_view import ContainerAmounts
 from cotenant_node_executor.targets.convert import UNLIMITED, milli_to_quota_us, milli_to_shares
 
 CFS_QUOTA = "cfsQuota"
@@ -39,13 +39,13 @@ def quota_enabled(enable: bool | None, policy: str) -> bool:
 
 
 def batch_values(
-    qos: str, amounts: Sequence[BatchAmounts], *, use_quota: bool, cpu_ratio: float = -1.0
+    qos: str, amounts: Sequence[ContainerAmounts], *, use_quota: bool, cpu_ratio: float = -1.0
 ) -> CgroupValues | None:
     """The values of a group with these containers (a pod, or a single container); None for no write."""
     return values_of(amounts, use_quota=use_quota, cpu_ratio=cpu_ratio) if qos == QoSClass.BE and amounts else None
 
 
-def values_of(amounts: Sequence[BatchAmounts], *, use_quota: bool, cpu_ratio: float = -1.0) -> CgroupValues:
+def values_of(amounts: Sequence[ContainerAmounts], *, use_quota: bool, cpu_ratio: float = -1.0) -> CgroupValues:
     """The values of a group with these containers, at least one."""
     requests = sum(max(a.request_cpu_milli or 0, 0) for a in amounts)
     quota = milli_to_quota_us(_sum_limits([a.limit_cpu_milli for a in amounts])) if use_quota else UNLIMITED

@@ -20,9 +20,9 @@ from msgspec import Struct
 from cotenant.domain.qos import KubeQoS
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, ContainerShape, PodShape
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Cause, Decision, Desired, Input, PodDesired, Policy, Strategy
+from cotenant_node_executor.strategies.strategy import Cause, Desired, Input, NodePolicy, PodDesired, Strategy, StrategyDecision
 from cotenant_node_executor.targets.convert import MIN_SHARES, milli_to_quota_us, milli_to_shares
-from cotenant_node_executor.targets.interface import ROOT_GROUP, UNLIMITED, Knob
+from cotenant_node_executor.targets.interface import ROOT_GROUP, UNLIMITED_TEXT, Knob
 
 NAME = "pod-values"
 REMEMBERED_SHARES = 1024
@@ -41,21 +41,21 @@ def burstable_milli(pod: PodShape) -> int:
     return pod.requested_milli if pod.kube_qos is _BURSTABLE else 0
 
 
-def decide(situation: Situation, _memory: Struct | None) -> Decision:
+def decide(situation: Situation, _memory: Struct | None) -> StrategyDecision:
     """Shares of the root and the QoS groups."""
     return _of_node(situation.node.allocatable_milli, situation.burstable_milli)
 
 
 @lru_cache(maxsize=REMEMBERED_SHARES)
-def _of_node(allocatable_milli: int, burstable_milli: int) -> Decision:
-    return Decision({
+def _of_node(allocatable_milli: int, burstable_milli: int) -> StrategyDecision:
+    return StrategyDecision({
         ROOT_GROUP: _shares(allocatable_milli, "allocatable"),
         BESTEFFORT: _shares(0, "requests"),
         BURSTABLE: _shares(burstable_milli, "requests"),
     })
 
 
-def _inputs(_policy: Policy) -> frozenset[Input]:
+def _inputs(_policy: NodePolicy) -> frozenset[Input]:
     return frozenset((Input.PODS,))
 
 
@@ -63,7 +63,7 @@ def _shares(milli: int, why: str) -> tuple[Desired, ...]:
     return (Desired(Knob.CPU_SHARES, str(milli_to_shares(milli)), NAME, why),)
 
 
-def of_pod(pod: PodShape, _policy: Policy) -> PodDesired:
+def of_pod(pod: PodShape, _policy: NodePolicy) -> PodDesired:
     """Values of a pod and its containers."""
     return PodDesired(
         pod=_values(pod, pod.requested_milli, pod.containers),
@@ -76,11 +76,11 @@ def of_pod(pod: PodShape, _policy: Policy) -> PodDesired:
 def _values(pod: PodShape, requested_milli: int, containers: Sequence[ContainerShape]) -> tuple[Desired, ...]:
     cpu = [container.limit_cpu_milli or 0 for container in containers]
     memory = [container.limit_memory_bytes or 0 for container in containers]
-    quota = UNLIMITED if pod.holds_cpus or not all(cpu) else str(milli_to_quota_us(sum(cpu)))
+    quota = UNLIMITED_TEXT if pod.holds_cpus or not all(cpu) else str(milli_to_quota_us(sum(cpu)))
     return (
         Desired(Knob.CPU_SHARES, str(milli_to_shares(requested_milli)), NAME, "requests"),
         Desired(Knob.CPU_QUOTA, quota, NAME, "limits"),
-        Desired(Knob.MEMORY_LIMIT, str(sum(memory)) if all(memory) else UNLIMITED, NAME, "limits"),
+        Desired(Knob.MEMORY_LIMIT, str(sum(memory)) if all(memory) else UNLIMITED_TEXT, NAME, "limits"),
     )
 
 

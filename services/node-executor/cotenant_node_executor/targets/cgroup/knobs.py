@@ -19,11 +19,11 @@ from cotenant_node_executor.targets.interface import (
     RECLAIM,
     SLICES,
     THREADS,
-    Capabilities,
     CgroupDriver,
     CgroupVersion,
     Knob,
     KnobSupport,
+    NodeCapabilities,
     Stat,
 )
 from cotenant_node_executor.targets.psi import parse_pressure
@@ -35,7 +35,7 @@ PR_SCHED_CORE, PR_SCHED_CORE_GET = 62, 0
 PROBED_QUOTA_US = 10_000
 
 
-def probe(driver: CgroupDriver, *, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> Capabilities:
+def probe(driver: CgroupDriver, *, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> NodeCapabilities:
     """Create the scratch group, probe every knob, remove the group. Raises OSError only if no group can be created at all."""
     driver.create(SCRATCH)
     try:
@@ -49,7 +49,7 @@ def probe(driver: CgroupDriver, *, proc: Path = Path("/proc"), sys: Path = Path(
     knobs |= {name: look(proc, sys) for name, look in _FACILITIES.items()}
     if driver.sandbox:
         knobs |= dict.fromkeys((THREADS, SLICES), _unsupported("threads of an imitated tree are left alone"))
-    return Capabilities(
+    return NodeCapabilities(
         version=driver.version,
         controllers=driver.controllers,
         sandbox=driver.sandbox,
@@ -175,7 +175,7 @@ def _slices(_proc: Path, _sys: Path) -> KnobSupport:
         honoured = honours_slices()
     except (OSError, ValueError) as error:
         return _unsupported(f"sched_setattr: {error}")
-    return _SUPPORTED if honoured else _unsupported("this kernel ignores a thread's own slice (taken from 6.12 on)")
+    return _SUPPORTED if honoured else _unsupported("this kernel ignores a thread's own slice (honoured from 6.12 on)")
 
 
 def _text(path: Path) -> str | None:
@@ -186,12 +186,12 @@ def _text(path: Path) -> str | None:
 
 
 def _exists(path: str, what: str) -> Callable[[Path, Path], KnobSupport]:
-    def look(proc: Path, sys: Path) -> KnobSupport:
+    def probe(proc: Path, sys: Path) -> KnobSupport:
         root, _, rest = path.partition("/")
         found = ((proc if root == "proc" else sys) / rest).exists()
         return _SUPPORTED if found else _unsupported(f"no /{path}: {what}")
 
-    return look
+    return probe
 
 
 _FACILITIES: dict[str, Callable[[Path, Path], KnobSupport]] = {

@@ -28,7 +28,7 @@ _SETS = frozenset((Knob.CPUSET_CPUS, Knob.CPUSET_MEMS))
 _KNOB_ORDER = {knob: index for index, knob in enumerate(Knob)} | {Knob.CPU_PERIOD: -1, Knob.CPU_RT_PERIOD: -1}
 
 
-class Phase(IntEnum):
+class WritePhase(IntEnum):
     RELAX = 0
     WIDEN = 1
     NARROW = 2
@@ -42,8 +42,8 @@ class FileChange(msgspec.Struct, frozen=True):
     new: str
 
 
-class Step(msgspec.Struct, frozen=True):
-    phase: Phase
+class WriteStep(msgspec.Struct, frozen=True):
+    phase: WritePhase
     group: str
     knob: Knob
     value: str
@@ -75,23 +75,23 @@ def level_values(knob: Knob, old: str, new: str) -> tuple[str | None, str | None
     return (new, None) if new != old else (None, None)
 
 
-def _steps(change: FileChange) -> list[Step]:
+def _steps(change: FileChange) -> list[WriteStep]:
     group, knob, old, new = change.group, change.knob, change.old, change.new
     if knob in (Knob.CPU_BURST, Knob.CPU_IDLE):
         rises = old is None or parse_int(new, knob.value) > parse_int(old, knob.value)
-        return [Step(Phase.TIGHTEN if rises else Phase.RELAX, group, knob, new, True)]
+        return [WriteStep(WritePhase.TIGHTEN if rises else WritePhase.RELAX, group, knob, new, True)]
     if old is None:
-        return [Step(Phase.WIDEN, group, knob, new, True)]
+        return [WriteStep(WritePhase.WIDEN, group, knob, new, True)]
     first, second = level_values(knob, old, new)
-    steps = [Step(Phase.WIDEN, group, knob, first, second is None)] if first is not None else []
-    return steps + ([Step(Phase.NARROW, group, knob, second, True)] if second is not None else [])
+    steps = [WriteStep(WritePhase.WIDEN, group, knob, first, second is None)] if first is not None else []
+    return steps + ([WriteStep(WritePhase.NARROW, group, knob, second, True)] if second is not None else [])
 
 
-def _position(step: Step) -> tuple[int, int, str, int]:
+def _position(step: WriteStep) -> tuple[int, int, str, int]:
     depth = step.group.count("/") + 1 if step.group else 0
-    return (step.phase, -depth if step.phase is Phase.NARROW else depth, step.group, _KNOB_ORDER[step.knob])
+    return (step.phase, -depth if step.phase is WritePhase.NARROW else depth, step.group, _KNOB_ORDER[step.knob])
 
 
-def plan(changes: Iterable[FileChange]) -> list[Step]:
+def plan(changes: Iterable[FileChange]) -> list[WriteStep]:
     """Return all steps of a cycle in the order of execution."""
     return sorted((step for change in changes for step in _steps(change)), key=_position)

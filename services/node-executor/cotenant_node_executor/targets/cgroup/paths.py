@@ -18,36 +18,31 @@ from posixpath import join, normpath
 
 import msgspec
 
+from cotenant.domain.qos import KubeQoS
 from cotenant_node_executor.targets.interface import CgroupVersion
 
 
-class Layout(Enum):
+class KubeletCgroupDriver(Enum):
     SYSTEMD = "systemd"
     CGROUPFS = "cgroupfs"
 
 
-class KubeQoS(Enum):
-    GUARANTEED = "Guaranteed"
-    BURSTABLE = "Burstable"
-    BESTEFFORT = "BestEffort"
-
-
-_ROOT = {Layout.SYSTEMD: "kubepods.slice", Layout.CGROUPFS: "kubepods"}
-_TIER = {KubeQoS.GUARANTEED: "", KubeQoS.BURSTABLE: "burstable", KubeQoS.BESTEFFORT: "besteffort"}
+_ROOT = {KubeletCgroupDriver.SYSTEMD: "kubepods.slice", KubeletCgroupDriver.CGROUPFS: "kubepods"}
+_TIER = {KubeQoS.GUARANTEED: "", KubeQoS.BURSTABLE: "burstable", KubeQoS.BEST_EFFORT: "besteffort"}
 _SCOPE_PREFIX = {"docker": "docker-", "containerd": "cri-containerd-", "pouch": "pouch-", "cri-o": "crio-"}
 _PARSED_SCOPE_PREFIXES = ("docker-", "cri-containerd-", "crio-")  # pouch scopes are created but never parsed
 
 
-def tier_dir(layout: Layout, qos: KubeQoS) -> str:
+def tier_dir(layout: KubeletCgroupDriver, qos: KubeQoS) -> str:
     """The QoS directory, with the root as prefix; the root itself for Guaranteed."""
     tier = _TIER[qos]
     if not tier:
         return _ROOT[layout]
-    return join(_ROOT[layout], tier if layout is Layout.CGROUPFS else f"kubepods-{tier}.slice")
+    return join(_ROOT[layout], tier if layout is KubeletCgroupDriver.CGROUPFS else f"kubepods-{tier}.slice")
 
 
-def pod_dir(layout: Layout, qos: KubeQoS, uid: str) -> str:
-    if layout is Layout.CGROUPFS:
+def pod_dir(layout: KubeletCgroupDriver, qos: KubeQoS, uid: str) -> str:
+    if layout is KubeletCgroupDriver.CGROUPFS:
         return join(tier_dir(layout, qos), f"pod{uid}")
     tier = _TIER[qos]
     prefix = f"kubepods-{tier}-pod" if tier else "kubepods-pod"
@@ -61,14 +56,14 @@ def split_container_id(container_id: str) -> tuple[str, str]:
     return runtime, number
 
 
-def container_dir(layout: Layout, container_id: str) -> str:
+def container_dir(layout: KubeletCgroupDriver, container_id: str) -> str:
     runtime, number = split_container_id(container_id)
-    return number if layout is Layout.CGROUPFS else f"{_SCOPE_PREFIX[runtime]}{number}.scope"
+    return number if layout is KubeletCgroupDriver.CGROUPFS else f"{_SCOPE_PREFIX[runtime]}{number}.scope"
 
 
-def pod_uid_of_dir(layout: Layout, name: str) -> str:
+def pod_uid_of_dir(layout: KubeletCgroupDriver, name: str) -> str:
     """The uid in a pod directory's name. On systemd underscores stay: they may have been "-" or "_"."""
-    if layout is Layout.CGROUPFS:
+    if layout is KubeletCgroupDriver.CGROUPFS:
         if name.startswith("pod"):
             return name.removeprefix("pod")
     elif name.endswith(".slice"):
@@ -78,8 +73,8 @@ def pod_uid_of_dir(layout: Layout, name: str) -> str:
     raise ValueError(f"{name!r} is not the directory of a pod in the {layout.value} layout")
 
 
-def container_number_of_dir(layout: Layout, name: str) -> str:
-    if layout is Layout.CGROUPFS:
+def container_number_of_dir(layout: KubeletCgroupDriver, name: str) -> str:
+    if layout is KubeletCgroupDriver.CGROUPFS:
         return name
     for prefix in _PARSED_SCOPE_PREFIXES:
         if name.startswith(prefix) and name.endswith(".scope"):
@@ -89,7 +84,7 @@ def container_number_of_dir(layout: Layout, name: str) -> str:
 
 def kube_qos_of_dir(path: str) -> KubeQoS:
     if "besteffort" in path:
-        return KubeQoS.BESTEFFORT
+        return KubeQoS.BEST_EFFORT
     return KubeQoS.BURSTABLE if "burstable" in path else KubeQoS.GUARANTEED
 
 
@@ -108,7 +103,7 @@ class HostApplicationPath(msgspec.Struct, frozen=True):
 _LATENCY_SENSITIVE = ("LSE", "LSR", "LS")
 
 
-def host_application_dir(layout: Layout, name: str, qos: str, path: HostApplicationPath | None) -> str:
+def host_application_dir(layout: KubeletCgroupDriver, name: str, qos: str, path: HostApplicationPath | None) -> str:
     """A host application's directory; the default parent applies only without a path."""
     if path is None:
         if qos in _LATENCY_SENSITIVE:
@@ -117,17 +112,19 @@ def host_application_dir(layout: Layout, name: str, qos: str, path: HostApplicat
     bases = {
         "Kubepods": _ROOT[layout],
         "KubepodsBurstable": tier_dir(layout, KubeQoS.BURSTABLE),
-        "KubepodsBesteffort": tier_dir(layout, KubeQoS.BESTEFFORT),
+        "KubepodsBesteffort": tier_dir(layout, KubeQoS.BEST_EFFORT),
     }
     cleaned = normpath(join("/", bases.get(path.base, ""), path.parent_dir.strip("/"), path.relative_path.strip("/")))
     return cleaned.lstrip("/")
 
 
-def detect_layout(version: CgroupVersion, existing: Iterable[str], kubelet: Layout | None = None) -> Layout:
+def detect_layout(
+    version: CgroupVersion, existing: Iterable[str], kubelet: KubeletCgroupDriver | None = None
+) -> KubeletCgroupDriver:
     """``existing``: directories relative to the cgroup root. systemd if both layouts exist or none is known."""
     prefix = "cpu/" if version is CgroupVersion.V1 else ""
     there = set(existing)
-    for layout in (Layout.SYSTEMD, Layout.CGROUPFS):
+    for layout in (KubeletCgroupDriver.SYSTEMD, KubeletCgroupDriver.CGROUPFS):
         if prefix + _ROOT[layout] in there:
             return layout
-    return kubelet or Layout.SYSTEMD
+    return kubelet or KubeletCgroupDriver.SYSTEMD

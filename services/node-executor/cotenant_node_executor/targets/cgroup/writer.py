@@ -18,13 +18,13 @@ import msgspec
 from cotenant_node_executor.targets.cgroup.files import check_value, holds
 from cotenant_node_executor.targets.cgroup.levels import FileChange, plan
 from cotenant_node_executor.targets.interface import (
-    Capabilities,
     CgroupDriver,
     InvalidValueError,
     Knob,
-    Refused,
+    NodeCapabilities,
+    RefusedValue,
     WriteReport,
-    Written,
+    WrittenValue,
 )
 
 CONFIRMED_FOR_NS = 60_000_000_000
@@ -63,8 +63,8 @@ class _Cycle:
 
     def __init__(self) -> None:
         self.changes: list[FileChange] = []
-        self.written: list[Written] = []
-        self.refused: dict[Key, Refused] = {}
+        self.written: list[WrittenValue] = []
+        self.refused: dict[Key, RefusedValue] = {}
         self.unchanged = 0
         self.skipped = 0
 
@@ -73,7 +73,7 @@ class Writer:
     def __init__(
         self,
         driver: CgroupDriver,
-        capabilities: Capabilities,
+        capabilities: NodeCapabilities,
         *,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
@@ -81,7 +81,7 @@ class Writer:
         self._capabilities = capabilities
         self._clock_ns = clock_ns
         self._confirmed: dict[Key, _Confirmed] = {}
-        self._known_refusals: dict[Key, Refused] = {}
+        self._known_refusals: dict[Key, RefusedValue] = {}
 
     def apply(self, values: Mapping[Key, str]) -> WriteReport:
         """Write the values. Never raises for a single file; a missing group, or a knob that this kernel lacks, is skipped."""
@@ -176,7 +176,7 @@ class Writer:
             cycle.skipped += 1
             return
         if change.old != present:
-            cycle.written.append(Written(change.group, change.knob, self._file(key), change.old or "", present))
+            cycle.written.append(WrittenValue(change.group, change.knob, self._file(key), change.old or "", present))
         if key in cycle.refused:
             return
         if self._holds(key, change.new, present):
@@ -193,7 +193,7 @@ class Writer:
             cycle.skipped += 1
             return
         message = _explained(error, key[1]) if isinstance(error, OSError) else str(error)
-        cycle.refused[key] = Refused(key[0], key[1], self._file(key), value, number, message)
+        cycle.refused[key] = RefusedValue(key[0], key[1], self._file(key), value, number, message)
 
     def _file(self, key: Key) -> str:
         path = self._driver.path(*key)

@@ -23,9 +23,9 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
+from cotenant.domain.qos import KubeQoS
 from cotenant_node_executor.targets.cgroup.paths import (
-    KubeQoS,
-    Layout,
+    KubeletCgroupDriver,
     container_dir,
     container_number_of_dir,
     pod_dir,
@@ -77,13 +77,13 @@ class Bound(Struct, frozen=True):
 NOTHING_BOUND = Bound()
 
 
-def container_number(layout: Layout, name: str) -> str | None:
+def container_number(layout: KubeletCgroupDriver, name: str) -> str | None:
     """The id in a directory's name; None for what is no container's."""
     if name.startswith(NOT_CONTAINERS):
         return None
     try:
         # cri-o names its containers so in both layouts.
-        return container_number_of_dir(layout, name.removeprefix("crio-") if layout is Layout.CGROUPFS else name)
+        return container_number_of_dir(layout, name.removeprefix("crio-") if layout is KubeletCgroupDriver.CGROUPFS else name)
     except ValueError:
         return None
 
@@ -93,14 +93,14 @@ def runtime_of(name: str) -> str:
     return next((runtime for prefix, runtime in RUNTIMES.items() if name.startswith(prefix)), "")
 
 
-def expected_directory(layout: Layout, pod: KubeletPod) -> str:
+def expected_directory(layout: KubeletCgroupDriver, pod: KubeletPod) -> str:
     """kubelet's directory of a pod, by its tier and kubelet's uid."""
     tier = pod.group.rpartition("/")[0]
     qos = next((each for each in KubeQoS if each.value.lower() == tier), KubeQoS.GUARANTEED)
     return pod_dir(layout, qos, pod.static_uid or pod.uid)
 
 
-def _names_of(layout: Layout, pod: KubeletPod, named: Mapping[str, str]) -> dict[str, str]:
+def _names_of(layout: KubeletCgroupDriver, pod: KubeletPod, named: Mapping[str, str]) -> dict[str, str]:
     """Names of a pod's containers by directory, from its status; by id from `named` otherwise."""
     found = dict(named)
     for container_id, name in pod.ids.items():
@@ -111,12 +111,14 @@ def _names_of(layout: Layout, pod: KubeletPod, named: Mapping[str, str]) -> dict
     return found
 
 
-def bind(layout: Layout | None, found: Iterable[FoundPod], pods: Mapping[str, KubeletPod], named: Mapping[str, str]) -> Bound:
+def bind(
+    layout: KubeletCgroupDriver | None, found: Iterable[FoundPod], pods: Mapping[str, KubeletPod], named: Mapping[str, str]
+) -> Bound:
     """Bind directories to groups. `named`: container names by id, beside those that the pods' statuses say."""
     if layout is None:
         return Bound(missing=tuple(sorted(pods)))
     directories = {"": tier_dir(layout, KubeQoS.GUARANTEED)}
-    directories |= {qos.value.lower(): tier_dir(layout, qos) for qos in (KubeQoS.BURSTABLE, KubeQoS.BESTEFFORT)}
+    directories |= {qos.value.lower(): tier_dir(layout, qos) for qos in (KubeQoS.BURSTABLE, KubeQoS.BEST_EFFORT)}
     by_text = {_text(layout, uid): pod for pod in pods.values() for uid in (pod.uid, pod.static_uid) if uid}
     ids: dict[str, str] = {}
     inodes: dict[str, int] = {}
@@ -144,7 +146,7 @@ def bind(layout: Layout | None, found: Iterable[FoundPod], pods: Mapping[str, Ku
             name = names.get(number or "", "")
             if name not in pod.containers:
                 unnamed.append(path)
-                if each.qos is KubeQoS.BESTEFFORT and container.name not in pod.containers:
+                if each.qos is KubeQoS.BEST_EFFORT and container.name not in pod.containers:
                     directories[f"{pod.group}/{container.name}"] = path
                 continue
             group = f"{pod.group}/{name}"
@@ -156,5 +158,5 @@ def bind(layout: Layout | None, found: Iterable[FoundPod], pods: Mapping[str, Ku
     )
 
 
-def _text(layout: Layout, uid: str) -> str:
-    return uid.replace("-", "_") if layout is Layout.SYSTEMD else uid
+def _text(layout: KubeletCgroupDriver, uid: str) -> str:
+    return uid.replace("-", "_") if layout is KubeletCgroupDriver.SYSTEMD else uid

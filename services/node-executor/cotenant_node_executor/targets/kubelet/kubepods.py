@@ -19,9 +19,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from cotenant.domain.qos import KubeQoS
 from cotenant_node_executor.targets.cgroup.paths import (
-    KubeQoS,
-    Layout,
+    KubeletCgroupDriver,
     detect_layout,
     kube_qos_of_dir,
     pod_uid_of_dir,
@@ -57,12 +57,14 @@ class FoundPod(Struct, frozen=True):
 class Kubepods:
     """Kubelet's directories of one node, in one hierarchy."""
 
-    def __init__(self, top: Path, *, layout: Layout | None = None, fallback: Layout | None = None) -> None:
+    def __init__(
+        self, top: Path, *, layout: KubeletCgroupDriver | None = None, fallback: KubeletCgroupDriver | None = None
+    ) -> None:
         """`top`: the directory that holds kubelet's root; `layout`: None to find out by what is there, which for a tree that
         holds neither is `fallback`."""
         self._top = top
         self._told, self._fallback = layout, fallback
-        self.layout: Layout | None = None
+        self.layout: KubeletCgroupDriver | None = None
         """None while there is no directory of kubelet's."""
         self.pods: Mapping[str, FoundPod] = {}
         """By directory; the same object while nothing changes."""
@@ -159,7 +161,7 @@ class Kubepods:
         self._settles_ns = due if self._settles_ns is None else min(self._settles_ns, due)
         return False
 
-    def _layout_of(self, existing: Iterable[str]) -> Layout | None:
+    def _layout_of(self, existing: Iterable[str]) -> KubeletCgroupDriver | None:
         there = list(existing)
         if self._told is not None:
             return self._told if tier_dir(self._told, KubeQoS.GUARANTEED) in there else None
@@ -188,7 +190,7 @@ class Kubepods:
             return known
         full = str(self._top / path) if path != "." else str(self._top)
         try:
-            # Watched before it is read: what comes in between is read again.
+            # The watch is set before reading, so that a directory created in between is noticed.
             self._watches.watch(full)
         except FileNotFoundError:
             return {}

@@ -39,6 +39,19 @@ class Restoring(Protocol):
         ...
 
 
+@runtime_checkable
+class Used(Protocol):
+    """An accessor whose places contain what places of another kind name: it is added before these are written, removed after
+    them, and they are left alone while it is refused."""
+
+    users: type
+    """The other kind."""
+
+    def together(self, attribute: Attribute, wanted: str, present: str, /) -> str:
+        """The wanted value with everything that is present."""
+        ...
+
+
 class SysctlAccessor:
     """Files below /proc/sys."""
 

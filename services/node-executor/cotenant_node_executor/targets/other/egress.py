@@ -104,11 +104,12 @@ class EgressAccessor:
         """Descriptors by class; all groups of a class share one program."""
 
     def read(self, place: NonCgroup, _attribute: Attribute) -> str | None:
-        """The class; None where the group is gone, or there is no cgroup v2 tree."""
+        """The class; None where the group is gone, or there is no cgroup v2 tree. Several where a writer was killed between
+        attaching one and detaching the other: none that is wanted, so that they are written again."""
         with self._opened(place) as directory:
             if directory is None:
                 return None
-            return next((found for _, found in self._ours(directory)), "")
+            return " ".join(found for _, found in self._ours(directory))
 
     def write(self, place: NonCgroup, _attribute: Attribute, value: str) -> None:
         """Attach the class's program, and detach others of ours."""

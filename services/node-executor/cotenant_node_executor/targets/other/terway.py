@@ -35,11 +35,12 @@ class TerwayAccessor:
     def write(self, place: NonCgroup, _attribute: Attribute, value: str) -> None:
         """Write the file, or remove it."""
         path = self._path(place)
+        new = path.with_name(f".{path.name}.new")
         if not value:
             path.unlink(missing_ok=True)
+            new.unlink(missing_ok=True)  # of a writer that was killed
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_name(f".{path.name}.new")
         new.write_text(value, encoding="utf-8")
         os.replace(new, path)
 

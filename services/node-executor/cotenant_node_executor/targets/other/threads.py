@@ -186,7 +186,7 @@ PROBED_SLICE_NS = 20_000_000
 
 
 def honours_slices() -> bool:
-    """Whether this kernel takes a thread's own slice: tried on a thread that ends. Raises OSError where it refuses the call."""
+    """Whether this kernel accepts a slice per thread, tried on a short-lived one. Raises OSError if the call fails."""
     calls = SchedulingCalls()
 
     def tried() -> bool:

@@ -3,7 +3,8 @@
 In: a device, `id prio rate ceil` of each class with semicolons between, bits a second, the root class 1:1 first; "" for none.
 Out: the same. The queueing discipline is `htb`, handle 1:, whose packets without a class are in 1:2. A device keeps a
 discipline of another program: only the kernel's own (handle 0:) is replaced, and is restored by "". Classes that are not
-wanted any more are deleted. `tc` shows rates in rounded units, so a present rate holds a wanted one within one per mille.
+wanted any more are deleted, after the groups in them have another one: packets of a class that does not exist are in 1:2, which
+is served first. `tc` shows rates in rounded units, so a present rate holds a wanted one within one per mille.
 
 Bound: COMMAND_SECONDS a command, MOST_CLASSES.
 """
@@ -12,12 +13,13 @@ from __future__ import annotations
 
 import re
 
-from cotenant_node_executor.targets.address import Attribute, NonCgroup, TcTree
+from cotenant_node_executor.targets.address import Attribute, EgressClass, NonCgroup, TcTree
 from cotenant_node_executor.targets.interface import InvalidValueError
 from cotenant_node_executor.targets.other.traffic import bits_per_second, run_tc
 
 ROOT_CLASS, DEFAULT_MINOR = "1:1", "2"
-MOST_CLASSES = 256
+MOST_CLASSES = 512
+"""Also of what is wanted together with what was."""
 _DEVICE = re.compile(r"[A-Za-z0-9_.@-]{1,15}")
 _CLASS = re.compile(r"1:[0-9a-f]{1,4} [0-7] [0-9]{1,15} [0-9]{1,15}")
 _SHOWN = re.compile(
@@ -33,6 +35,9 @@ Classes = dict[str, tuple[int, int, int]]
 
 class TrafficTreeAccessor:
     """The hierarchies of this host's devices; `prefix` runs the command elsewhere, such as in a network namespace."""
+
+    users = EgressClass
+    """See `accessors.Used`."""
 
     def __init__(self, prefix: tuple[str, ...] = ()) -> None:
         self._prefix = prefix
@@ -71,6 +76,13 @@ class TrafficTreeAccessor:
         """Whether two hierarchies are the same as `tc` shows them."""
         one, other = parsed(wanted), parsed(present)
         return one.keys() == other.keys() and all(_same(one[each], other[each]) for each in one)
+
+    def together(self, _attribute: Attribute, wanted: str, present: str) -> str:
+        """The wanted classes, and beside them the present ones that are not wanted any more."""
+        if not wanted:
+            return present
+        classes = parsed(wanted)
+        return _text(classes | {each: own for each, own in parsed(present).items() if each not in classes})
 
     def restore(self, place: NonCgroup, attribute: Attribute, _text: str) -> None:
         """Remove the hierarchy, if it is still ours."""

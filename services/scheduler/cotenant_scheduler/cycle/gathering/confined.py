@@ -18,7 +18,7 @@ Take = Callable[[int, BoolArray], bool]
 """Takes room for the pod of an index on one of some rows, if there is any."""
 
 
-class Domain(msgspec.Struct, frozen=True, eq=False):
+class NetworkDomain(msgspec.Struct, frozen=True, eq=False):
     """A domain of the layer: its number there, its path, for how many of the gang's pods it has room, its rows."""
 
     number: int
@@ -30,7 +30,7 @@ class Domain(msgspec.Struct, frozen=True, eq=False):
 class Confined:
     """The domains, that with the most room first."""
 
-    def __init__(self, domains: tuple[Domain, ...], levels: Levels, top: int, multiples: Mapping[str, int]) -> None:
+    def __init__(self, domains: tuple[NetworkDomain, ...], levels: Levels, top: int, multiples: Mapping[str, int]) -> None:
         """`top`: the level of the layer; `multiples`: by name of a layer, above 1 each."""
         self.domains = domains
         self._levels = levels
@@ -38,7 +38,7 @@ class Confined:
         self._multiples = {level: multiples[name] for level, name in enumerate(levels.names) if name in multiples}
         self._finest = max((top, *self._multiples))
 
-    def domain_of(self, rows: Iterable[int]) -> Domain | None:
+    def domain_of(self, rows: Iterable[int]) -> NetworkDomain | None:
         """Return the domain that rows, one a pod, are in; None where they are in none together, or break a multiple."""
         taken = np.fromiter(rows, np.int64)
         if not taken.size or taken.min() < 0:
@@ -49,7 +49,7 @@ class Confined:
         numbers = self._levels.ids[self._top][taken]
         return next((domain for domain in self.domains if (numbers == domain.number).all()), None)
 
-    def fill(self, domain: Domain, wanted: int, take: Take, drop: Callable[[int], None]) -> int:
+    def fill(self, domain: NetworkDomain, wanted: int, take: Take, drop: Callable[[int], None]) -> int:
         """Take room for `wanted` pods in a domain, in their order, as far as there is any; return for how many. `drop`
         gives the last so many back."""
         return self._fill(self._top, domain.number, 0, wanted, take, drop)

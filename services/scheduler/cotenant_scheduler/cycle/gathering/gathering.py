@@ -27,11 +27,11 @@ import numpy as np
 
 from cotenant.domain.network_topology import ANNOTATION_TOPOLOGY_SELECTOR, index_of, must_layer
 from cotenant.events.allocations import Gathered
-from cotenant_scheduler.cycle.gathering.confined import Confined, Domain
-from cotenant_scheduler.cycle.gathering.plans import Plan, Room, distributed
+from cotenant_scheduler.cycle.gathering.confined import Confined, NetworkDomain
+from cotenant_scheduler.cycle.gathering.plans import DomainSlots, GatheringPlan, distributed
 from cotenant_scheduler.cycle.gathering.slots import slots_for
 from cotenant_scheduler.cycle.nominations import Nominations
-from cotenant_scheduler.cycle.queue import Entry, GroupClass
+from cotenant_scheduler.cycle.queue import GroupClass, QueueEntry
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.results import CachedResults
 from cotenant_scheduler.state.columns import BoolArray, IntArray
@@ -52,7 +52,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
     members: tuple[PodRecord, ...]
     must: str
-    plans: Iterable[Plan]
+    plans: Iterable[GatheringPlan]
     reason: str = ""
     confined: Confined | None = None
     """With `must`, the domains that it may be in."""
@@ -77,12 +77,12 @@ class Gathering:
         self._results = results
         self._nominations = nominations
 
-    def gathers(self, entry: Entry) -> bool:
+    def gathers(self, entry: QueueEntry) -> bool:
         """Return whether the pods of a group shall be near to one another."""
         gang = self._gangs.of_pod.get(entry.records[0].key)
         return gang is not None and any(one.spec is not None and one.spec.gather for one in self._gangs.group(gang))
 
-    def attempt(self, entry: Entry, group: GroupClass) -> Attempt | None:
+    def attempt(self, entry: QueueEntry, group: GroupClass) -> Attempt | None:
         """Return where a group is tried; None where it may be anywhere."""
         if not isinstance(group.together, GangGroup):
             return None
@@ -113,13 +113,13 @@ class Gathering:
         own = {key for one in self._gangs.group(gang) for key in one.members}
         of_group = self._rows_of(own)
         present = self._rows_of(own | self._near(selector)) if selector else of_group
-        room = Room(levels.sums(slots_for(evaluations), multiples), levels.sums(present, {}))
+        room = DomainSlots(levels.sums(slots_for(evaluations), multiples), levels.sums(present, {}))
         return self._within(levels, room, multiples, members, must, of_group)
 
     def _within(
         self,
         levels: Levels,
-        room: Room,
+        room: DomainSlots,
         multiples: Mapping[str, int],
         members: tuple[PodRecord, ...],
         must: str,
@@ -137,15 +137,15 @@ class Gathering:
         slots = room.slots[top]
         found = sorted(np.flatnonzero(allowed).tolist(), key=lambda domain: (-slots.item(domain), levels.paths[top][domain]))
         domains = tuple(
-            Domain(domain, levels.paths[top][domain], slots.item(domain), np.flatnonzero(levels.ids[top] == domain))
+            NetworkDomain(domain, levels.paths[top][domain], slots.item(domain), np.flatnonzero(levels.ids[top] == domain))
             for domain in found[:TRIED]
         )
         reason = "" if slots[allowed].max(initial=0) >= wanted else _short_of_room(levels, slots, top, found, wanted)
         return Attempt(members, must, plans, reason, Confined(domains, levels, top, multiples))
 
     def _plans(
-        self, levels: Levels, room: Room, multiples: Mapping[str, int], top: int, allowed: BoolArray, wanted: int
-    ) -> Iterator[Plan]:
+        self, levels: Levels, room: DomainSlots, multiples: Mapping[str, int], top: int, allowed: BoolArray, wanted: int
+    ) -> Iterator[GatheringPlan]:
         """Make the plans, each when it is asked for."""
         most = min(int(room.slots[top][allowed].max(initial=0)), wanted)
         if not most:
@@ -164,7 +164,7 @@ class Gathering:
                     slots=room.slots[level].item(domain),
                     domains=int(fits.shape[0]),
                 )
-                yield Plan(rows, counts, gathered, exact=bool(multiples))
+                yield GatheringPlan(rows, counts, gathered, exact=bool(multiples))
 
     def _near(self, selector: str) -> set[PodKey]:
         """The pods of any gang that state a selector. O(pods of gangs), for gangs that state one only."""
@@ -193,7 +193,7 @@ def _by_index(record: PodRecord) -> tuple[bool, int, PodKey]:
     return index is None, index or 0, record.key
 
 
-def _order(levels: Levels, room: Room, level: int, domain: int) -> tuple[list[int], list[int], str]:
+def _order(levels: Levels, room: DomainSlots, level: int, domain: int) -> tuple[list[int], list[int], str]:
     """The most pods of the job, then the least room, each from the domain up; then the name."""
     present, slots, path = [], [], levels.paths[level][domain]
     while True:

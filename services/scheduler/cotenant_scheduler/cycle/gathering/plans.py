@@ -1,8 +1,8 @@
 """Where the pods of a gang go in one domain: a number of them to each of its nodes.
 
-In: the domains, how many pods each has room for, how many pods of the same job run in it. Out: a `Plan`: rows in the order in
-which the gang's pods, by their index, take them. Domains below are filled one after the other, first the one with the most pods
-of the job, then the one with the most room, then by name, so that neighbours by index are neighbours in the network.
+In: the domains, how many pods each has room for, how many pods of the same job run in it. Out: a `GatheringPlan`: rows in the
+order in which the gang's pods, by their index, take them. Domains below are filled one after the other, first the one with the
+most pods of the job, then the one with the most room, then by name, so that neighbours by index are neighbours in the network.
 Source: Koordinator's network topology solver (`distributeOfferSlot`, `distributePods`).
 """
 
@@ -19,14 +19,14 @@ from cotenant_scheduler.state.columns import IntArray
 from cotenant_scheduler.state.network_domains import Levels
 
 
-class Room(msgspec.Struct, frozen=True):
+class DomainSlots(msgspec.Struct, frozen=True):
     """By level, a number a domain: pods that it has room for, and pods of the same job that run in it."""
 
     slots: Sequence[IntArray]
     present: Sequence[IntArray]
 
 
-class Plan:
+class GatheringPlan:
     """Rows of one domain. `gathered`: what the placements say of it."""
 
     def __init__(self, rows: Sequence[int], counts: Sequence[int], gathered: Gathered, *, exact: bool) -> None:
@@ -56,7 +56,7 @@ class Plan:
 
 
 def distributed(
-    levels: Levels, room: Room, multiples: Mapping[str, int], level: int, domain: int, wanted: int
+    levels: Levels, room: DomainSlots, multiples: Mapping[str, int], level: int, domain: int, wanted: int
 ) -> tuple[list[int], list[int]]:
     """Return the rows of a domain in the order in which they are filled, and how many of `wanted` pods each gets."""
     if level == len(levels.names) - 1:

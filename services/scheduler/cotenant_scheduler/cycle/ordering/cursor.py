@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, QueueKey
+from cotenant_scheduler.cycle.queue import EquivalenceClass, QueueEntry, QueueKey
 from cotenant_scheduler.state.pod_records import PodRecord
 
 
@@ -21,7 +21,7 @@ class Cursor:
         self._entries, self._next = alike.in_order()
         self._live = alike.live
 
-    def take(self) -> Entry | None:
+    def take(self) -> QueueEntry | None:
         """Advance past the next entry and return it."""
         entries, live, index = self._entries, self._live, self._next
         while index < len(entries):
@@ -44,7 +44,7 @@ class Cursor:
         for _ in range(count):
             self.take()
 
-    def entries(self, most: int) -> Iterator[Entry]:
+    def entries(self, most: int) -> Iterator[QueueEntry]:
         """Walk the entries ahead, at most this many; the position stays."""
         live, ahead = self._live, islice(self._entries, self._next, None)
         return islice((entry for entry in ahead if live.get(entry.records[0].key) is entry), most)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from cotenant_scheduler.cycle.ordering.cursor import behind_first
 from cotenant_scheduler.cycle.ordering.shares import Shares
 from cotenant_scheduler.cycle.ordering.walk import States, Walk
-from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, PodQueue, QueueKey
+from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass, PodQueue, QueueEntry, QueueKey
 from cotenant_scheduler.state.pod_records import PodRecord
 
 
@@ -32,7 +32,7 @@ class FairWalk(Walk):
         if behind is None or place > behind:
             self._heap.append((place, head, alike, None))
 
-    def top(self) -> tuple[Entry, EquivalenceClass] | None:
+    def top(self) -> tuple[QueueEntry, EquivalenceClass] | None:
         heap = self._heap
         while heap:
             known, entry, alike, cursor = heap[0]
@@ -46,7 +46,7 @@ class FairWalk(Walk):
         """Never: the next tenant depends on what is placed until then."""
         return False
 
-    def groups(self) -> Iterator[tuple[Entry, GroupClass]]:
+    def groups(self) -> Iterator[tuple[QueueEntry, GroupClass]]:
         """None, for the same reason."""
         return iter(())
 

@@ -34,7 +34,7 @@ from cotenant.api.times import rfc3339
 from cotenant.events.placements import Hold
 from cotenant_scheduler.cycle.gathering.confined import Confined
 from cotenant_scheduler.cycle.preemption import is_ending
-from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, PodQueue, QueueKey
+from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass, PodQueue, QueueEntry, QueueKey
 from cotenant_scheduler.framework.results import CachedResults
 from cotenant_scheduler.plugins.reservation.matching import Ask
 from cotenant_scheduler.state.columns import BoolArray, IntArray
@@ -124,7 +124,7 @@ class QueueHead:
         self.version += 1
         return True
 
-    def refused(self, entry: Entry, alike: EquivalenceClass, now: datetime, confined: Confined | None = None) -> bool:
+    def refused(self, entry: QueueEntry, alike: EquivalenceClass, now: datetime, confined: Confined | None = None) -> bool:
         """Nodes refuse an entry: if it is the head, keep and count its rooms, within a domain where it is `confined`. Returns
         whether these are others than before."""
         alike.kept = None
@@ -150,11 +150,11 @@ class QueueHead:
         self.version += 1
         return True
 
-    def _has_waited(self, entry: Entry) -> bool:
+    def _has_waited(self, entry: QueueEntry) -> bool:
         return all(record.facts is not None and record.facts.created <= self._old for record in entry.records)
 
     def _kept(
-        self, entry: Entry, alike: EquivalenceClass, now: datetime, confined: Confined | None
+        self, entry: QueueEntry, alike: EquivalenceClass, now: datetime, confined: Confined | None
     ) -> dict[PodKey, Hold]:
         """Return the rooms that its waiting events name, counted, if they are still valid; else none."""
         found: dict[PodKey, Hold] = {}
@@ -175,7 +175,7 @@ class QueueHead:
         return {}
 
     def _chosen(
-        self, entry: Entry, alike: EquivalenceClass, now: datetime, confined: Confined | None
+        self, entry: QueueEntry, alike: EquivalenceClass, now: datetime, confined: Confined | None
     ) -> dict[PodKey, Hold]:
         """Return a room for as many pods as the job needs, counted; none if there are not so many."""
         records, found = entry.records, dict[PodKey, Hold]()
@@ -279,7 +279,7 @@ def held_for(record: PodRecord) -> Hold | None:
     return waiting.hold if waiting is not None and facts is not None and waiting.uid == facts.uid else None
 
 
-def _needs_nodes_only(entry: Entry) -> bool:
+def _needs_nodes_only(entry: QueueEntry) -> bool:
     """Whether pods wait for nodes: not for a reservation, and not to become one."""
     return not any(
         is_reserve(record.key) or (isinstance(record.ask, Ask) and (record.ask.required or bool(record.ask.problem)))
@@ -287,6 +287,6 @@ def _needs_nodes_only(entry: Entry) -> bool:
     )
 
 
-def _enough(alike: EquivalenceClass, entry: Entry, found: Iterable[PodKey]) -> bool:
+def _enough(alike: EquivalenceClass, entry: QueueEntry, found: Iterable[PodKey]) -> bool:
     members = [record.key for record in entry.records]
     return not isinstance(alike, GroupClass) or alike.together.enough(list(found), members)

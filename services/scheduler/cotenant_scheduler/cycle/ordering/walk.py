@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from cotenant_scheduler.cycle.ordering.cursor import Cursor, behind_first
-from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, PodQueue, QueueKey, State
+from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass, PodQueue, QueueEntry, QueueKey, State
 from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.reading.shapes import Shape
 
@@ -20,11 +20,11 @@ class States(msgspec.Struct, frozen=True):
     nodes: State
 
 
-_Open = tuple[QueueKey, Entry, EquivalenceClass, Cursor | None]
+_Open = tuple[QueueKey, QueueEntry, EquivalenceClass, Cursor | None]
 """The next entry of a class, with its place in the queue; None stands for a cursor behind the first one."""
 
 
-class Run(msgspec.Struct, frozen=True):
+class PodRun(msgspec.Struct, frozen=True):
     """Consecutive single pods of one shape, whatever their quotas."""
 
     records: list[PodRecord]
@@ -102,7 +102,7 @@ class Walk:
         heapq.heapify(self._heap)
         return bool(skipped)
 
-    def top(self) -> tuple[Entry, EquivalenceClass] | None:
+    def top(self) -> tuple[QueueEntry, EquivalenceClass] | None:
         """Return the first entry in queue order of the classes still open."""
         return self._heap[0][1:3] if self._heap else None
 
@@ -120,7 +120,7 @@ class Walk:
         heap = self._heap
         return len(heap) > 1 and _is_alike(min(heap[1:3])[2], heap[0][2].charge.shape)
 
-    def mixed_run(self, most: int, takes: Callable[[PodRecord, EquivalenceClass], bool]) -> Run:
+    def mixed_run(self, most: int, takes: Callable[[PodRecord, EquivalenceClass], bool]) -> PodRun:
         """Return pods of the top entry's shape that come next, from all classes: at most so many, and as long as `takes` is
         true of each, which is asked once in their order."""
         heap = self._heap.copy()
@@ -140,14 +140,14 @@ class Walk:
                 heapq.heappop(heap)
             else:
                 heapq.heapreplace(heap, (head.order, head, alike, cursor))
-        return Run(records, classes, heap)
+        return PodRun(records, classes, heap)
 
     @property
     def passes_over(self) -> bool:
         """Whether classes are skipped that `wake` would open."""
         return bool(self._passed_over)
 
-    def groups(self) -> Iterator[tuple[Entry, GroupClass]]:
+    def groups(self) -> Iterator[tuple[QueueEntry, GroupClass]]:
         """Walk the entries at the top as long as they are groups. The position stays."""
         heap = self._heap.copy()
         while heap:
@@ -161,7 +161,7 @@ class Walk:
         for _ in range(count):
             heapq.heappop(self._heap)
 
-    def follow(self, run: Run, count: int) -> None:
+    def follow(self, run: PodRun, count: int) -> None:
         """Continue behind the first pods of a run, which were placed."""
         if run.behind is None:
             self.advance(count)

@@ -18,10 +18,10 @@ import numpy as np
 
 from cotenant.domain.reservations.diagnosis import Diagnosis
 from cotenant.domain.reservations.lifecycle import allocates_once
-from cotenant.model.names import PODS
+from cotenant.model.names import RESOURCE_PODS
 from cotenant_scheduler.cycle.reservations.matched import Matched, lift, room_of
 from cotenant_scheduler.framework.evaluation import Evaluation
-from cotenant_scheduler.plugins.reservation.fitting import Ignored, Room, judged, may_be_nominated
+from cotenant_scheduler.plugins.reservation.fitting import Ignored, ReservationCapacity, judged, may_be_nominated
 from cotenant_scheduler.plugins.reservation.matching import Ask, Miss, missed
 from cotenant_scheduler.plugins.reservation.scoring import MAX_SCORE, nominated, normalised, preferring, room_score
 from cotenant_scheduler.state.columns import IntArray
@@ -43,7 +43,7 @@ class Found(msgspec.Struct, frozen=True, eq=False):
     scores: list[int]
     """Weighted, by plugin."""
     record: ReserveRecord | None = None
-    room: Room | None = None
+    room: ReservationCapacity | None = None
 
 
 class Candidates:
@@ -191,14 +191,14 @@ class Candidates:
         else:
             self.found[row] = Found(row, scores, record, room)
 
-    def _room(self, row: int, matched: Matched, uid: str = "") -> tuple[Room | None, tuple[str, ...]]:
+    def _room(self, row: int, matched: Matched, uid: str = "") -> tuple[ReservationCapacity | None, tuple[str, ...]]:
         """Return the reservation that a pod is given on a row; or None, and why. `uid`: of this one alone."""
         requests, ask = self._shape.requests, self._ask
         affinity = ask.wanted
         result = judged(
             requests,
             {name: self._free(row, name) for name in requests},
-            self._free(row, PODS) + len(matched),
+            self._free(row, RESOURCE_PODS) + len(matched),
             [room_of(record, use) for record, use in matched if uid in ("", record.uid)],
             required=ask.required,
             name=affinity.name if affinity is not None else "",

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from cotenant.domain.reservations.lifecycle import allocates_once
 from cotenant.domain.reservations.options import restricted_resources
-from cotenant.model.names import CPU, MEMORY, PODS
-from cotenant_scheduler.plugins.reservation.fitting import Room
+from cotenant.model.names import CPU, MEMORY, RESOURCE_PODS
+from cotenant_scheduler.plugins.reservation.fitting import ReservationCapacity
 from cotenant_scheduler.state.held_rooms import Use
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.reservations.records import ReserveRecord
@@ -26,7 +26,7 @@ def lift(nodes: NodeTable, row: int, uses: Sequence[Use], sign: int) -> None:
     for use in uses:
         assert use.reserve is not None
         left = use.left()
-        left[PODS] = 1
+        left[RESOURCE_PODS] = 1
         for name, amount in left.items():
             dim = nodes.dims.get(name)
             if dim is not None:
@@ -40,13 +40,13 @@ def lift(nodes: NodeTable, row: int, uses: Sequence[Use], sign: int) -> None:
         counter.version = version
 
 
-def room_of(record: ReserveRecord, use: Use) -> Room:
+def room_of(record: ReserveRecord, use: Use) -> ReservationCapacity:
     """Return a reservation as filters and scores see it."""
     share, reservation = record.share(), record.reservation
     assert share is not None
     assert reservation is not None
     spec = reservation.spec
-    return Room(
+    return ReservationCapacity(
         name=reservation.metadata.name,
         uid=record.uid,
         policy=spec.allocate_policy,

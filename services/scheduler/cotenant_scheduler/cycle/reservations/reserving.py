@@ -1,6 +1,6 @@
 """Choosing a reservation for a pod, and why none takes it.
 
-In: the results of the pod's shape, its demands on reservations. Out: a `Choice` of a node and a reservation there; or the
+In: the results of the pod's shape, its demands on reservations. Out: a `SelectedNode` of a node and a reservation there; or the
 reasons. A pod goes to the row with the highest sum of scores, of which that of the reservation has the weight 5000: so it goes
 to a reservation that takes it, if any does; a pod with reservation affinity goes nowhere else.
 
@@ -24,7 +24,7 @@ from cotenant_scheduler.cycle.reservations.candidates import Candidates
 from cotenant_scheduler.cycle.reservations.events import used_up_by
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.plugins.reservation.args import ReservationArgs
-from cotenant_scheduler.plugins.reservation.fitting import NO_MATCH, Ignored, Room, allocated_of
+from cotenant_scheduler.plugins.reservation.fitting import NO_MATCH, Ignored, ReservationCapacity, allocated_of
 from cotenant_scheduler.plugins.reservation.matching import Ask
 from cotenant_scheduler.plugins.reservation.scoring import MAX_SCORE, WEIGHT, room_score
 from cotenant_scheduler.state.nodes import NodeTable
@@ -39,14 +39,14 @@ NAME = "Reservation"
 WAKES_ON = ("node.*.reservation.*", "objects.scheduling%2Ekoordinator%2Esh.reservations.>")
 
 
-class Choice(msgspec.Struct, frozen=True, eq=False):
+class SelectedNode(msgspec.Struct, frozen=True, eq=False):
     """Where a pod goes, with the weighted scores by plugin and the reservation's. `record` None: no reservation."""
 
     row: int
     scores: list[int]
     weighted: int
     record: ReserveRecord | None
-    room: Room | None
+    room: ReservationCapacity | None
 
     @property
     def allocation(self) -> Allocation | None:
@@ -55,7 +55,7 @@ class Choice(msgspec.Struct, frozen=True, eq=False):
         return Allocation(reservation=ReservationUsed(name=record.name, uid=record.uid)) if record is not None else None
 
 
-class Refused(msgspec.Struct, frozen=True):
+class ReservationRefusal(msgspec.Struct, frozen=True):
     """Why no reservation takes a pod: by reason, nodes; and lines about reservations. `required`: nothing else would do."""
 
     nodes: Mapping[str, int]
@@ -79,7 +79,7 @@ class Reserving:
         """Return whether a record is that of a reservation whose time is over."""
         return isinstance(record, ReserveRecord) and record.name in self._cache.over
 
-    def choose(self, evaluation: Evaluation, ask: Ask) -> Choice | None:
+    def choose(self, evaluation: Evaluation, ask: Ask) -> SelectedNode | None:
         """Return where a pod goes because of a reservation; None if it uses none."""
         if ask.problem or not self._cache.by_owners:
             return None
@@ -92,9 +92,9 @@ class Reserving:
         if best is None:
             return None
         weighted, found = best
-        return Choice(found.row, found.scores, weighted, found.record, found.room)
+        return SelectedNode(found.row, found.scores, weighted, found.record, found.room)
 
-    def choose_on(self, evaluation: Evaluation, ask: Ask, row: int, uid: str) -> Choice | None:
+    def choose_on(self, evaluation: Evaluation, ask: Ask, row: int, uid: str) -> SelectedNode | None:
         """Return how a pod goes into one reservation of a row; None if that does not take it."""
         if ask.problem:
             return None
@@ -103,7 +103,7 @@ class Reserving:
         if found is None or found.room is None:
             return None
         weighted = self._weight * MAX_SCORE if room_score(evaluation.shape.requests, found.room) > 0 else 0
-        return Choice(row, found.scores, weighted, found.record, found.room)
+        return SelectedNode(row, found.scores, weighted, found.record, found.room)
 
     def candidates(self, evaluation: Evaluation, ask: Ask) -> Candidates:
         """Return the rows with reservations for pods of a shape and ask, up to date."""
@@ -118,7 +118,7 @@ class Reserving:
         known.refresh(evaluation)
         return known
 
-    def used_up(self, choice: Choice, record: PodRecord, shape: Shape, now: datetime) -> tuple[Event, ...]:
+    def used_up(self, choice: SelectedNode, record: PodRecord, shape: Shape, now: datetime) -> tuple[Event, ...]:
         """Return the events that end a reservation which its first owner uses up."""
         reserve, room = choice.record, choice.room
         if reserve is None or room is None or not room.allocate_once or isinstance(reserve, ActingRecord):
@@ -130,11 +130,11 @@ class Reserving:
         allocated = allocated_of((shape.requests,), tuple(share.allocatable))
         return used_up_by(reserve, share, owner, allocated, now)
 
-    def refused(self, evaluation: Evaluation, ask: Ask) -> Refused:
+    def refused(self, evaluation: Evaluation, ask: Ask) -> ReservationRefusal:
         """Return why no reservation takes a pod."""
         total = self._nodes.count
         if ask.problem:
-            return Refused({ask.problem: total}, (), True)
+            return ReservationRefusal({ask.problem: total}, (), True)
         candidates = self.candidates(evaluation, ask)
         names = self._nodes.names
         diagnoses = {names[row]: found for row, found in candidates.diagnoses.items()}
@@ -144,10 +144,10 @@ class Reserving:
         without = total - sum(1 for found in reasons.values() if found)
         if without > 0:
             nodes[NO_MATCH] = without
-        return Refused(nodes if ask.required else {}, tuple(lines), ask.required)
+        return ReservationRefusal(nodes if ask.required else {}, tuple(lines), ask.required)
 
 
-def reasons_of(refused: Refused) -> tuple[list[WaitingReason], list[str]]:
+def reasons_of(refused: ReservationRefusal) -> tuple[list[WaitingReason], list[str]]:
     """Return the reasons and the texts of a waiting event for why no reservation takes a pod."""
     reasons = [
         WaitingReason(code="reservation", count=count, detail=text.removeprefix("node(s) "))

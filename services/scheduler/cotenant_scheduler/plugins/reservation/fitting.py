@@ -1,7 +1,7 @@
 """Whether a pod fits into the reservations of a node, and onto the node.
 
-In: the pod's requests, what the node has free, the matched reservations (`Room`). Out: a `FitResult`: the rooms that take the
-pod, or why none does. The rules:
+In: the pod's requests, what the node has free, the matched reservations (`ReservationCapacity`). Out: a `FitResult`: the rooms
+that take the pod, or why none does. The rules:
 
     free        allocatable - (what pods and unused reservations take); a matched reservation's own remainder is freed for one
                 reservation at a time
@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from cotenant.domain.reservations.names import POLICY_RESTRICTED
-from cotenant.model.names import CPU, MEMORY, PODS
+from cotenant.model.names import CPU, MEMORY, RESOURCE_PODS
 
 NO_MATCH = "node(s) no reservations match reservation affinity"
 NONE_MEETS = "node(s) no reservation(s) to meet the requirements"
@@ -39,13 +39,13 @@ class Ignored(msgspec.Struct, frozen=True):
 
     def covers(self, resource: str) -> bool:
         """Return whether a resource is left out."""
-        if not (self.names or self.groups) or resource in _NATIVE or resource == PODS:
+        if not (self.names or self.groups) or resource in _NATIVE or resource == RESOURCE_PODS:
             return False
         group, slash, _ = resource.partition("/")
         return resource in self.names or (bool(slash) and group in self.groups)
 
 
-class Room(msgspec.Struct, frozen=True):
+class ReservationCapacity(msgspec.Struct, frozen=True):
     """What a reservation holds, as filters and scores see it. Amounts in milli-cores and units."""
 
     name: str
@@ -76,7 +76,7 @@ class FitResult(msgspec.Struct, frozen=True):
     the others reservations."""
 
     fits: bool
-    rooms: tuple[Room, ...] = ()
+    rooms: tuple[ReservationCapacity, ...] = ()
     reasons: tuple[str, ...] = ()
 
 
@@ -106,13 +106,13 @@ def short_on_node(
     requests: Mapping[str, int],
     free: Mapping[str, int],
     pods_free: int,
-    room: Room | None = None,
+    room: ReservationCapacity | None = None,
     given_back: Mapping[str, int] = _NOTHING,
     ignored: Ignored = NOT_IGNORED,
 ) -> list[str]:
     """Return the resources that are short on a node with one reservation's remainder freed: `pods`, cpu, memory,
     ephemeral-storage, then the others by name. `pods_free`: pods that the node takes beside matched reservations."""
-    short = [PODS] if pods_free < 1 else []
+    short = [RESOURCE_PODS] if pods_free < 1 else []
     for name in _in_order(requests):
         amount = requests[name]
         if not amount or ignored.covers(name):
@@ -125,12 +125,12 @@ def short_on_node(
 
 def _in_order(requests: Mapping[str, int]) -> list[str]:
     native = [name for name in _NATIVE if name in requests]
-    return native if len(native) == len(requests) else [*native, *sorted(requests.keys() - set(_NATIVE) - {PODS})]
+    return native if len(native) == len(requests) else [*native, *sorted(requests.keys() - set(_NATIVE) - {RESOURCE_PODS})]
 
 
 def short_in_room(
     requests: Mapping[str, int],
-    room: Room,
+    room: ReservationCapacity,
     given_back: Mapping[str, int] = _NOTHING,
     ignored: Ignored = NOT_IGNORED,
     *,
@@ -138,15 +138,15 @@ def short_in_room(
 ) -> list[str]:
     """Return why a reservation cannot hold a pod by itself."""
     found = []
-    if PODS in room.allocatable:
-        used = room.pods - given_back.get(PODS, 0)
-        capacity = room.allocatable[PODS]
+    if RESOURCE_PODS in room.allocatable:
+        used = room.pods - given_back.get(RESOURCE_PODS, 0)
+        capacity = room.allocatable[RESOURCE_PODS]
         if used + 1 > capacity:
             details = f", requested: 1, used: {used}, capacity: {capacity}" if detailed else ""
             found.append(f"Reservation(s) Too many pods{details}")
     for name in room.names:
         amount = requests.get(name, 0)
-        if name == PODS or amount <= 0 or ignored.covers(name):
+        if name == RESOURCE_PODS or amount <= 0 or ignored.covers(name):
             continue
         used = max(0, room.allocated.get(name, 0) - given_back.get(name, 0))
         capacity = room.allocatable.get(name, 0) - room.reserved.get(name, 0)
@@ -156,7 +156,7 @@ def short_in_room(
     return found
 
 
-def shares_a_resource(requests: Mapping[str, int], room: Room) -> bool:
+def shares_a_resource(requests: Mapping[str, int], room: ReservationCapacity) -> bool:
     """Return whether a pod requests anything that the reservation holds."""
     for name in room.names:  # noqa: SIM110 - it runs for every pod and room
         if requests.get(name):
@@ -168,7 +168,7 @@ def judged(
     requests: Mapping[str, int],
     free: Mapping[str, int],
     pods_free: int,
-    rooms: Sequence[Room],
+    rooms: Sequence[ReservationCapacity],
     *,
     required: bool,
     name: str = "",
@@ -178,7 +178,7 @@ def judged(
 ) -> FitResult:
     """Return which matched reservations of a node take a pod, or why it does not fit there. `required`: the pod has reservation
     affinity, with `name` where that names one; `skip_node`: with a single matched reservation the node is not checked."""
-    taking: list[Room] = []
+    taking: list[ReservationCapacity] = []
     node_reasons: set[str] = set()
     room_reasons: list[str] = []
     for room in rooms:
@@ -208,7 +208,7 @@ def judged(
     return FitResult(True)
 
 
-def may_be_nominated(requests: Mapping[str, int], room: Room, *, required: bool) -> str:
+def may_be_nominated(requests: Mapping[str, int], room: ReservationCapacity, *, required: bool) -> str:
     """Return why a reservation that fits the node cannot be used by a pod; empty if it can."""
     if room.allocate_once and room.pods:
         return ALREADY_ALLOCATED

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cotenant_scheduler.plugins.reservation.fitting import Room
+from cotenant_scheduler.plugins.reservation.fitting import ReservationCapacity
 from cotenant_scheduler.state.columns import IntArray
 
 PREFERRED = 1000
@@ -21,7 +21,7 @@ WEIGHT = 5000
 MAX_SCORE = 100
 
 
-def room_score(requests: Mapping[str, int], room: Room) -> int:
+def room_score(requests: Mapping[str, int], room: ReservationCapacity) -> int:
     """Return 0..100: how full the reservation is with the pod."""
     total = count = 0
     for name, capacity in room.allocatable.items():
@@ -34,7 +34,7 @@ def room_score(requests: Mapping[str, int], room: Room) -> int:
     return total // count if count else 0
 
 
-def nominated(requests: Mapping[str, int], rooms: Sequence[Room]) -> Room | None:
+def nominated(requests: Mapping[str, int], rooms: Sequence[ReservationCapacity]) -> ReservationCapacity | None:
     """Return the room that a pod gets of those that take it; None if there are none."""
     if len(rooms) < 2:
         return rooms[0] if rooms else None

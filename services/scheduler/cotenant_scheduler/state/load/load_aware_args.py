@@ -15,6 +15,7 @@ from collections.abc import Mapping
 import msgspec
 
 from cotenant.model.bounds import MAX_SECONDS, Int32
+from cotenant.model.durations import DurationError
 from cotenant.model.names import CPU, MEMORY
 
 ANNOTATION_USAGE_THRESHOLDS = "scheduling.koordinator.sh/usage-thresholds"
@@ -25,10 +26,6 @@ DEFAULT_RESOURCE_WEIGHTS = {CPU: 1, MEMORY: 1}
 
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _DURATION_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(h|ms|m|s|us|µs|ns)")
-
-
-class DurationError(ValueError):
-    """The text is not a duration; the message says what is expected."""
 
 
 def parse_duration_seconds(text: str) -> int:

@@ -10,7 +10,7 @@ import msgspec
 from cotenant.domain.quota.ledger import QuotaLedger
 from cotenant.domain.quota.membership import Membership
 from cotenant.domain.quota.trees.declared import DeclaredQuotas
-from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.view import decode_quota
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
@@ -19,7 +19,7 @@ from cotenant.events.objects import ObjectStored
 class Quotas:
     """The ledger, with the sequences of the quotas' objects."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: QuotaRules) -> None:
         self.ledger = QuotaLedger(rules)
         self.regroup = False
         """Whether any pod may have moved to another quota. The caller that reclassifies all pods clears the flag."""

@@ -18,7 +18,7 @@ from cotenant.domain.quota.membership import Membership
 from cotenant_scheduler.state.counting import PodKey, is_reserve
 from cotenant_scheduler.state.pod_records import Charge, PlacementRecord, PodRecord
 from cotenant_scheduler.state.reading.pod_traits import PodTraits
-from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
+from cotenant_scheduler.state.reading.shapes import ParsedPod, Shape
 
 CHARGES_CACHED = 4096
 """Different charges that pods share; beyond, the cache is cleared."""
@@ -56,7 +56,7 @@ class ChargedPods:
             charge = self._shared[key] = Charge(facts.shape, membership, traits.preemptible)
         return charge
 
-    def is_in(self, membership: Membership | None, record: PodRecord, facts: PodFacts) -> bool:
+    def is_in(self, membership: Membership | None, record: PodRecord, facts: ParsedPod) -> bool:
         """Return whether a pod, placed with these facts, belongs to this quota."""
         return self._quotas.member(record.key[0], _traits(record, facts).quota_label) == membership
 
@@ -154,6 +154,6 @@ class ChargedPods:
         return self._pods.get(charge, ())
 
 
-def _traits(record: PodRecord, placed: PodFacts) -> PodTraits:
+def _traits(record: PodRecord, placed: ParsedPod) -> PodTraits:
     known = record.facts
     return known.traits if known is not None and known.uid == placed.uid else placed.traits

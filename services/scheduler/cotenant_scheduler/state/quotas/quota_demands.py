@@ -17,8 +17,8 @@ import msgspec
 from cotenant.api.objects.pod import decode_pod
 from cotenant.api.times import parse_rfc3339
 from cotenant.domain.quota.membership import is_preemptible
-from cotenant.domain.quota.trees.demands import ENDED_PHASES, Demands, Kind, counted_request, kind_of
-from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.trees.demands import ENDED_PHASES, ChargeClass, Demands, counted_request, kind_of
+from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.trees.terminating import Terminating, ignored_after
 from cotenant.events.placements import PlacementPhase
 from cotenant.model.quantities import QuantityError
@@ -35,10 +35,10 @@ _GONE = PlacementPhase.GONE
 class QuotaDemands:
     """Counts records; each keeps as what it is counted."""
 
-    def __init__(self, demands: Demands, rules: Rules) -> None:
+    def __init__(self, demands: Demands, rules: QuotaRules) -> None:
         self._demands = demands
         self._rules = rules
-        self._kinds: dict[tuple[str, str, Shape, bool], Kind] = {}
+        self._kinds: dict[tuple[str, str, Shape, bool], ChargeClass] = {}
         self._now = EPOCH
         self._expiring: list[tuple[datetime, int, PodRecord]] = []
         """A heap of terminating pods by the time after which they do not count. Bound: one entry per change of such a pod
@@ -85,7 +85,7 @@ class QuotaDemands:
         if before is not None:
             self._demands.count(before, -1, -1 if held_before else 0)
 
-    def counted_as(self, record: PodRecord) -> tuple[Kind | None, bool]:
+    def counted_as(self, record: PodRecord) -> tuple[ChargeClass | None, bool]:
         """Return the kind of demand as which a pod counts, None if it does not, and whether as placed."""
         facts, rules = record.facts, self._rules
         if facts is None or facts.shape is None or rules.ignore_overhead or (
@@ -105,7 +105,7 @@ class QuotaDemands:
         record.counted_facts = facts
         return kind, bool(facts.node_name) or (bool(record.placements) and _is_placed(record, uid))
 
-    def _read(self, record: PodRecord) -> tuple[Kind | None, bool]:
+    def _read(self, record: PodRecord) -> tuple[ChargeClass | None, bool]:
         """As `counted_as`, from the document: for a pod that has no shape, or of which more counts than a shape says."""
         assert record.document is not None
         try:

@@ -44,7 +44,7 @@ class DefaultConstraint(msgspec.Struct, frozen=True, rename="camel", forbid_unkn
     when_unsatisfiable: Unsatisfiable
 
 
-class TopologySpreadArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class PodTopologySpreadArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Constraints of pods that state none. Raises ValueError for a list beside `System`, or two constraints of one key and
     effect."""
 
@@ -75,7 +75,7 @@ def controlled(kinds: Iterable[str]) -> bool:
     return not CONTROLLERS.isdisjoint(kinds)
 
 
-def constraints_of(args: TopologySpreadArgs, labels: Mapping[str, str]) -> list[TopologySpreadConstraint]:
+def constraints_of(args: PodTopologySpreadArgs, labels: Mapping[str, str]) -> list[TopologySpreadConstraint]:
     """Return the constraints of a controlled pod that states none."""
     shared = {key: value for key, value in labels.items() if key not in OF_ONE_POD}
     if not shared:

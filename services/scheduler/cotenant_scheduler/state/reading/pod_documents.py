@@ -21,14 +21,14 @@ class Owner(View, frozen=True, kw_only=True):
     kind: str = ""
 
 
-class Container(View, frozen=True, kw_only=True):
+class ContainerView(View, frozen=True, kw_only=True):
     image: str = ""
     resources: msgspec.Raw = NONE
     ports: msgspec.Raw = NONE
     restart_policy: str | None = None
 
 
-class Identity(View, frozen=True, kw_only=True):
+class PodMetadataView(View, frozen=True, kw_only=True):
     """The parts that pods of one template do not share."""
 
     name: str = ""
@@ -46,15 +46,15 @@ class Identity(View, frozen=True, kw_only=True):
         return 30 if grace is None else saturated_seconds(grace)
 
 
-class Metadata(Identity, frozen=True, kw_only=True):
+class Metadata(PodMetadataView, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owner_references: list[Owner] = []
 
 
 class Spec(View, frozen=True, kw_only=True):
-    containers: list[Container] = []
-    init_containers: list[Container] = []
+    containers: list[ContainerView] = []
+    init_containers: list[ContainerView] = []
     node_name: str = ""
     node_selector: msgspec.Raw = NONE
     affinity: msgspec.Raw = NONE
@@ -83,7 +83,7 @@ class Spec(View, frozen=True, kw_only=True):
         return self.priority is None or (bool(self.priority_class_name) and not self.preemption_policy)
 
 
-class Status(View, frozen=True, kw_only=True):
+class PodStatusView(View, frozen=True, kw_only=True):
     qos_class: str = ""
     phase: str = ""
     nominated_node_name: str = ""
@@ -94,10 +94,10 @@ class PodDocument(View, frozen=True, kw_only=True):
 
     metadata: Metadata = Metadata()
     spec: Spec = Spec()
-    status: Status = Status()
+    status: PodStatusView = PodStatusView()
 
 
-class HeadMetadata(Identity, frozen=True, kw_only=True):
+class HeadMetadata(PodMetadataView, frozen=True, kw_only=True):
     labels: msgspec.Raw = NONE
     annotations: msgspec.Raw = NONE
     owner_references: msgspec.Raw = NONE

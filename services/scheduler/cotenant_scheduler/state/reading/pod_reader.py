@@ -1,6 +1,6 @@
 """Reads pod documents into shapes.
 
-In: the document of a pod, the values of priority classes. Out: `PodFacts` with its `Shape`; pods of the same needs have the
+In: the document of a pod, the values of priority classes. Out: `ParsedPod` with its `Shape`; pods of the same needs have the
 same one.
 
 Bounds: shapes live as long as a pod has them (one pod has one). Known documents are recognised by the bytes of their relevant
@@ -26,19 +26,19 @@ from cotenant.api.objects.pod_resources import pod_limits, pod_requests
 from cotenant.domain.qos import priority_default
 from cotenant.domain.quota.trees.demands import ENDED_PHASES
 from cotenant.domain.tolerations import effective_tolerations
-from cotenant.model.names import PODS
+from cotenant.model.names import RESOURCE_PODS
 from cotenant.model.quantities import QuantityError
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
 from cotenant_scheduler.state.load.load_estimate import estimate_pod, scaling_factors
-from cotenant_scheduler.state.reading.default_spread import Defaulting, TopologySpreadArgs, constraints_of, controlled
-from cotenant_scheduler.state.reading.pod_documents import Identity, Owner, PodDocument, PodHead
+from cotenant_scheduler.state.reading.default_spread import Defaulting, PodTopologySpreadArgs, constraints_of, controlled
+from cotenant_scheduler.state.reading.pod_documents import Owner, PodDocument, PodHead, PodMetadataView
 from cotenant_scheduler.state.reading.pod_needs import host_ports, images, nonzero_requests
 from cotenant_scheduler.state.reading.pod_traits import PodTraits, traits_of
 from cotenant_scheduler.state.reading.pod_volumes import MARKS
 from cotenant_scheduler.state.reading.priorities import PREEMPT_NEVER, PriorityValues
 from cotenant_scheduler.state.reading.priorities import preempts as has_others_end
 from cotenant_scheduler.state.reading.relations import Relations, SelectorIndex
-from cotenant_scheduler.state.reading.shapes import PodFacts, Shape, ShapeKey
+from cotenant_scheduler.state.reading.shapes import ParsedPod, Shape, ShapeKey
 from cotenant_scheduler.state.reading.templates import RecentDocument, Template, facts_of, recent_document
 
 RECOGNITIONS_CACHED = 16_384
@@ -53,7 +53,7 @@ class ShapeError(ValueError):
     """The pod cannot be scheduled as it is written; the message says what is wrong with it."""
 
 
-class Reader(Protocol):
+class PodReaderPlugin(Protocol):
     """A plugin that reads something of a pod's document that no other part of its shape contains."""
 
     name: str
@@ -93,14 +93,14 @@ class PodReader:
     def __init__(
         self,
         args: LoadAwareArgs,
-        readers: Sequence[Reader] = (),
+        readers: Sequence[PodReaderPlugin] = (),
         default_preemption: str = "",
-        spread: TopologySpreadArgs | None = None,
+        spread: PodTopologySpreadArgs | None = None,
     ) -> None:
         """`default_preemption`: the preemption policy of pods without a label of it; empty: that of their spec. `spread`: which
         constraints pods get that state none."""
         self._args = args
-        self._spread = spread or TopologySpreadArgs()
+        self._spread = spread or PodTopologySpreadArgs()
         self._default_preemption = default_preemption
         self._readers = tuple(readers)
         self._annotations = tuple(sorted({name for reader in readers for name in reader.annotations}))
@@ -123,7 +123,7 @@ class PodReader:
         copied._shapes.update(self._shapes)
         return copied
 
-    def read(self, document: msgspec.Raw | bytes, priorities: PriorityValues) -> PodFacts:
+    def read(self, document: msgspec.Raw | bytes, priorities: PriorityValues) -> ParsedPod:
         """Return the facts of a pod. Raises msgspec.DecodeError if the document is no pod at all."""
         if self.selectors.selectors or self._args.allow_customize_estimation:
             return self._read(document, priorities)
@@ -151,7 +151,7 @@ class PodReader:
             if len(self._alike) >= RECOGNITIONS_CACHED:
                 self._alike.clear()
             spec = _DECODER.decode(document).spec
-            grace = Identity().grace_seconds(spec.termination_grace_period_seconds)
+            grace = PodMetadataView().grace_seconds(spec.termination_grace_period_seconds)
             self._alike[alike] = Template(facts, grace, _has_volumes(spec.volumes))
         return facts
 
@@ -168,7 +168,7 @@ class PodReader:
             self._recognised.clear()
         return forgotten
 
-    def _read(self, document: msgspec.Raw | bytes, priorities: PriorityValues) -> PodFacts:
+    def _read(self, document: msgspec.Raw | bytes, priorities: PriorityValues) -> ParsedPod:
         pod = _DECODER.decode(document)
         spec = pod.spec
         priority, preempts = spec.priority, spec.preemption_policy != PREEMPT_NEVER
@@ -225,7 +225,7 @@ class PodReader:
                 self._recognised.clear()
             self._recognised[recognition] = found
         shape, wrong = (None, found) if isinstance(found, str) else (found, "")
-        return PodFacts(
+        return ParsedPod(
             namespace,
             pod.metadata.name,
             pod.metadata.uid,
@@ -265,7 +265,7 @@ class PodReader:
         pod = decode_pod(document)
         pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, priority=priority))
         requests = pod_requests(pod)
-        requests.pop(PODS, None)  # a pod counts as one, even if it requests `pods`
+        requests.pop(RESOURCE_PODS, None)  # a pod counts as one, even if it requests `pods`
         negative = sorted(name for name, amount in requests.items() if amount < 0)
         if negative:
             raise ShapeError(f"the request of {negative[0]} is negative")

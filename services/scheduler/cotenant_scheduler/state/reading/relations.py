@@ -34,7 +34,7 @@ Expression = tuple[str, str, tuple[str, ...]]
 """Key, operator, values."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class NamespacedSelector(msgspec.Struct, frozen=True):
     """Pods of some namespaces with some labels; both lists of expressions select nothing where they are None."""
 
     namespaces: tuple[str, ...]
@@ -51,11 +51,11 @@ class Part(msgspec.Struct, frozen=True):
         return self.has(namespace, namespace_labels) and _hold(self.expressions, labels)
 
 
-Selector = tuple[Part, ...]
+Selector = tuple[NamespacedSelector, ...]
 """All parts must select the pod."""
 
 
-class Term(msgspec.Struct, frozen=True):
+class AffinityTerm(msgspec.Struct, frozen=True):
     """Pods of a selector, per domain of a topology; `weight` of preferred terms, below 0 for anti-affinity."""
 
     selector: int
@@ -63,7 +63,7 @@ class Term(msgspec.Struct, frozen=True):
     weight: int = 0
 
 
-class Spread(msgspec.Struct, frozen=True):
+class SpreadConstraint(msgspec.Struct, frozen=True):
     """One topology spread constraint."""
 
     selector: int
@@ -82,13 +82,13 @@ class Spread(msgspec.Struct, frozen=True):
 class Relations(msgspec.Struct, frozen=True):
     """A pod's affinity and spread constraints; equal constraints are one object."""
 
-    affinity: tuple[Term, ...] = ()
+    affinity: tuple[AffinityTerm, ...] = ()
     """Required; all terms have the selector of their conjunction."""
-    each_affinity: tuple[Term, ...] = ()
+    each_affinity: tuple[AffinityTerm, ...] = ()
     """Required, each with its own selector, by which other pods are scored."""
-    anti_affinity: tuple[Term, ...] = ()
-    preferred: tuple[Term, ...] = ()
-    spread: tuple[Spread, ...] = ()
+    anti_affinity: tuple[AffinityTerm, ...] = ()
+    preferred: tuple[AffinityTerm, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
 
     @property
     def wanted(self) -> frozenset[int]:
@@ -217,14 +217,14 @@ class SelectorIndex:
             for term in (side.preferred if side else [])
         ]
         preferred = [
-            Term(self.number((_part(term, namespace, labels),)), term.topology_key, weight) for term, weight in weighted
+            AffinityTerm(self.number((_part(term, namespace, labels),)), term.topology_key, weight) for term, weight in weighted
         ]
         spread = []
         for constraint in defaults or pod.spec.topology_spread_constraints:
             expressions = _with_own_labels(_expressions(constraint.label_selector), constraint.match_label_keys, "In", labels)
             spread.append(
-                Spread(
-                    self.number((Part((namespace,), None, expressions),)),
+                SpreadConstraint(
+                    self.number((NamespacedSelector((namespace,), None, expressions),)),
                     constraint.topology_key,
                     constraint.max_skew,
                     constraint.min_domains or 1,
@@ -235,10 +235,10 @@ class SelectorIndex:
                 )
             )
         return Relations(
-            affinity=tuple(Term(everyone, topology) for _, topology in required),
-            each_affinity=tuple(Term(self.number((part,)), topology) for part, topology in required),
+            affinity=tuple(AffinityTerm(everyone, topology) for _, topology in required),
+            each_affinity=tuple(AffinityTerm(self.number((part,)), topology) for part, topology in required),
             anti_affinity=tuple(
-                Term(self.number((_part(term, namespace, labels),)), term.topology_key)
+                AffinityTerm(self.number((_part(term, namespace, labels),)), term.topology_key)
                 for term in (apart.required if apart else [])
             ),
             preferred=tuple(preferred),
@@ -246,15 +246,15 @@ class SelectorIndex:
         )
 
 
-def _part(term: PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -> Part:
+def _part(term: PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -> NamespacedSelector:
     expressions = _with_own_labels(_expressions(term.label_selector), term.match_label_keys, "In", labels)
     expressions = _with_own_labels(expressions, term.mismatch_label_keys, "NotIn", labels)
     of_namespaces = _expressions(term.namespace_selector)
     if of_namespaces == ():
-        return Part((), (), expressions)
+        return NamespacedSelector((), (), expressions)
     if of_namespaces is None and not term.namespaces:
-        return Part((namespace,), None, expressions)
-    return Part(tuple(sorted(set(term.namespaces))), of_namespaces, expressions)
+        return NamespacedSelector((namespace,), None, expressions)
+    return NamespacedSelector(tuple(sorted(set(term.namespaces))), of_namespaces, expressions)
 
 
 def _expressions(selector: LabelSelector | None) -> tuple[Expression, ...] | None:

@@ -1,7 +1,7 @@
 """Shapes: pods whose scheduling-relevant spec is the same share one.
 
 In: everything that a shape is made of (`ShapeKey`). Out: `Shape`: requests, constraints on nodes, estimate of its load; and
-`PodFacts`, the individual data of a pod. Everything that filters and scores read is in the shape, so
+`ParsedPod`, the individual data of a pod. Everything that filters and scores read is in the shape, so
 results for one pod of a shape hold for all. `pod_reader` creates them.
 """
 
@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from cotenant.api.objects.pod import NodeAffinity, Toleration
-from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, PODS
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, RESOURCE_PODS
 from cotenant.model.tiers import PriorityClass
 from cotenant_scheduler.state.columns import IntArray
 from cotenant_scheduler.state.load.load_estimate import Vector
@@ -79,7 +79,7 @@ class Shape:
     def __init__(self, key: ShapeKey) -> None:
         self.key = key
         self.requests = dict(key.requests)
-        self.needs = ((PODS, 1), *((name, amount) for name, amount in key.requests if amount))
+        self.needs = ((RESOURCE_PODS, 1), *((name, amount) for name, amount in key.requests if amount))
         """What must fit, in the order in which a shortage is reported: pods, then by name."""
         self.nonzero_cpu = key.nonzero_cpu
         self.nonzero_memory = key.nonzero_memory
@@ -122,7 +122,7 @@ def _column(amounts: Iterable[int]) -> IntArray:
     return np.array(tuple(amounts), dtype=np.int64)[:, np.newaxis]
 
 
-class PodFacts(msgspec.Struct, eq=False, gc=False):
+class ParsedPod(msgspec.Struct, eq=False, gc=False):
     """What the scheduler reads of one pod object."""
 
     namespace: str

@@ -10,14 +10,14 @@ import msgspec
 
 from cotenant_scheduler.state.reading.pod_documents import HeadMetadata, PodHead
 from cotenant_scheduler.state.reading.pod_traits import PodTraits
-from cotenant_scheduler.state.reading.shapes import PodFacts
+from cotenant_scheduler.state.reading.shapes import ParsedPod
 
 
 class Template(msgspec.Struct, frozen=True):
     """The data that pods of one spec share: the facts of the first one that was read, and the grace period of those whose
     deletion has none of its own."""
 
-    first: PodFacts
+    first: ParsedPod
     grace_seconds: int
     alone: bool
     """Its pods' volumes depend on their names and namespaces, too: they share no facts."""
@@ -64,11 +64,11 @@ def recent_document(head: PodHead, version: object, template: Template, traits: 
     )
 
 
-def facts_of(metadata: HeadMetadata, template: Template, traits: PodTraits) -> PodFacts:
+def facts_of(metadata: HeadMetadata, template: Template, traits: PodTraits) -> ParsedPod:
     """The facts of a pod of a template."""
     first = template.first
     created = metadata.creation_timestamp or ""
-    return PodFacts(
+    return ParsedPod(
         metadata.namespace,
         metadata.name,
         metadata.uid,

@@ -18,7 +18,7 @@ from cotenant.api.objects.reservation import OwnerRule
 from cotenant.domain.reservations.owners import PodIdentity, check_owners, owners_match
 from cotenant.domain.selectors import SelectorError
 from cotenant_scheduler.state.pod_records import PodRecord
-from cotenant_scheduler.state.reading.shapes import PodFacts
+from cotenant_scheduler.state.reading.shapes import ParsedPod
 
 Key = tuple[str, str, str]
 
@@ -90,7 +90,7 @@ class OwnerIndex:
             if not known:
                 del self._by_key[key]
 
-    def meaning(self, record: PodRecord, facts: PodFacts) -> tuple[int, ...]:
+    def meaning(self, record: PodRecord, facts: ParsedPod) -> tuple[int, ...]:
         """Return the numbers of the lists that match a pod, ascending."""
         by_key = self._by_key
         found: dict[int, None] = dict(by_key.get(_ANY, {}))

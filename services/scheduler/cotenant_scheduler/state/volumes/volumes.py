@@ -26,7 +26,7 @@ from cotenant.api.objects.storage import (
     decode_storage_class,
     decode_volume,
 )
-from cotenant_scheduler.state.counting import CountedPod, Counter, PodKey, is_held, is_reserve
+from cotenant_scheduler.state.counting import CountedPod, PodCounter, PodKey, is_held, is_reserve
 from cotenant_scheduler.state.reading.pod_volumes import ClaimKey, VolumesAsked
 from cotenant_scheduler.state.reading.shapes import Shape
 
@@ -43,7 +43,7 @@ def asked_of(shape: Shape) -> VolumesAsked | None:
     return asked if isinstance(asked, VolumesAsked) else None
 
 
-class Volumes(Counter):
+class Volumes(PodCounter):
     """Mutable; a fold over objects, and a counter of pods."""
 
     def __init__(self) -> None:
@@ -193,6 +193,6 @@ def _step(counts: dict[K, int], key: K, sign: int) -> None:
         counts.pop(key, None)
 
 
-def volumes_among(counters: Iterable[Counter]) -> Volumes:
+def volumes_among(counters: Iterable[PodCounter]) -> Volumes:
     """Return the one that a profile counts by; a new one where it has none."""
     return next((counter for counter in counters if isinstance(counter, Volumes)), None) or Volumes()

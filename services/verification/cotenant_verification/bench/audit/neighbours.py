@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 
 from cotenant.api.objects.metadata import LabelSelector
 from cotenant.api.objects.pod import PodAffinityTerm
-from cotenant_verification.bench.audit.rooms import Facts, LabelItems, Need, keyed, required, selects, selects_node
+from cotenant_verification.bench.audit.rooms import Facts, LabelItems, PodRequirements, keyed, required, selects, selects_node
 
 Labels = tuple[str, LabelItems]
 """A namespace, and a pod's labels in it."""
@@ -30,14 +30,14 @@ class Neighbours:
         self._on: dict[Labels, Counter[str]] = defaultdict(Counter)
         self._keep_away: dict[TermKey, tuple[PodAffinityTerm, Counter[str]]] = {}
 
-    def add(self, need: Need, node: str, sign: int = 1) -> None:
+    def add(self, need: PodRequirements, node: str, sign: int = 1) -> None:
         """Add a pod that is placed on a node (with -1: remove it)."""
         namespace = need.pod.metadata.namespace
         self._on[namespace, need.labels][node] += sign
         for written, term in need.keeps_away:
             self._keep_away.setdefault((namespace, written), (term, Counter()))[1][node] += sign
 
-    def judge(self, need: Need) -> Callable[[str], str]:
+    def judge(self, need: PodRequirements) -> Callable[[str], str]:
         """Return a function from a node to the reason why it refuses the pod; empty if it does not."""
         rules = [*self._affinity(need), *self._apart(need), *self._spread(need)]
         return lambda node: next((reason for rule in rules if (reason := rule(node))), "")
@@ -77,7 +77,7 @@ class Neighbours:
                 found[domain] += many
         return found
 
-    def _apart(self, need: Need) -> list[Callable[[str], str]]:
+    def _apart(self, need: PodRequirements) -> list[Callable[[str], str]]:
         metadata = need.pod.metadata
         own = [(term, self._with(term, metadata.namespace), "avoids a pod there") for _, term in need.keeps_away]
         others = [
@@ -92,7 +92,7 @@ class Neighbours:
 
         return [rule(term.topology_key, nodes, text) for term, nodes, text in (*own, *others)]
 
-    def _affinity(self, need: Need) -> list[Callable[[str], str]]:
+    def _affinity(self, need: PodRequirements) -> list[Callable[[str], str]]:
         terms = required(need.pod, apart=False)
         if not terms:
             return []
@@ -117,7 +117,7 @@ class Neighbours:
 
         return [rule(term.topology_key) for term in terms]
 
-    def _spread(self, need: Need) -> list[Callable[[str], str]]:
+    def _spread(self, need: PodRequirements) -> list[Callable[[str], str]]:
         hard = [c for c in need.pod.spec.topology_spread_constraints if c.when_unsatisfiable == "DoNotSchedule"]
         if not hard:
             return []

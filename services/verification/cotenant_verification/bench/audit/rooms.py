@@ -25,7 +25,7 @@ from cotenant.events.node.metrics import NodeMetricComputed
 from cotenant.events.node.resources import NodeResources
 from cotenant.events.node.runs import ExecutorStatus
 from cotenant.events.placements import Placement
-from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY, PODS
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY, RESOURCE_PODS
 from cotenant.model.quantities import resource_amount
 from cotenant.model.tiers import PriorityClass
 from cotenant_verification.bench.audit.acting import counted_twice, used_by
@@ -45,7 +45,7 @@ LabelItems = tuple[tuple[str, str], ...]
 """Labels in the order of their names."""
 
 
-class Need(msgspec.Struct, frozen=True):
+class PodRequirements(msgspec.Struct, frozen=True):
     """What pods of one template require."""
 
     pod: Pod
@@ -58,7 +58,7 @@ class Need(msgspec.Struct, frozen=True):
     quota: str
 
 
-def need_of(pod: Pod, quota: str) -> Need:
+def need_of(pod: Pod, quota: str) -> PodRequirements:
     """Read a pod. Raises ValueError for what the check does not support."""
     spec = pod.spec
     daemon = any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
@@ -83,11 +83,11 @@ def need_of(pod: Pod, quota: str) -> Need:
         for port in c.ports
         if port.host_port
     )
-    return Need(
+    return PodRequirements(
         pod=pod,
         labels=tuple(sorted(pod.metadata.labels.items())),
         keeps_away=tuple((msgspec.json.encode(term), term) for term in required(pod, apart=True)),
-        requests={name: amount for name, amount in requests.items() if amount} | {PODS: 1},
+        requests={name: amount for name, amount in requests.items() if amount} | {RESOURCE_PODS: 1},
         estimate=estimate,
         ports=ports,
         quota=quota,
@@ -153,7 +153,7 @@ class Facts:
             return self._capacity
         found = {name: resource_amount(name, quantity) for name, quantity in self.node.status.allocatable.items()}
         found.update(self.executor.allocatable if self.executor else {})
-        found.setdefault(PODS, 110)
+        found.setdefault(RESOURCE_PODS, 110)
         if self.resources is not None:
             for tier, cpu, memory in (
                 (PriorityClass.BATCH, self.resources.batch_cpu_milli, self.resources.batch_memory_bytes),
@@ -173,20 +173,20 @@ class NodeRoom:
     """The pods on one node."""
 
     def __init__(self) -> None:
-        self.pods: dict[str, tuple[Need, Placement]] = {}
+        self.pods: dict[str, tuple[PodRequirements, Placement]] = {}
         self._taken: Counter[str] = Counter()
         self._estimates: Counter[str] = Counter()
         self._acting = 0
         """Pods that act as reservations."""
 
-    def add(self, name: str, need: Need, placement: Placement) -> None:
+    def add(self, name: str, need: PodRequirements, placement: Placement) -> None:
         """Add a pod that is placed here."""
         self.pods[name] = (need, placement)
         self._taken.update(need.requests)
         self._estimates.update(need.estimate)
         self._acting += used_by(placement) == placement.uid
 
-    def remove(self, name: str) -> Need:
+    def remove(self, name: str) -> PodRequirements:
         """Remove a pod; return what it required."""
         need, placement = self.pods.pop(name)
         self._acting -= used_by(placement) == placement.uid
@@ -194,7 +194,7 @@ class NodeRoom:
         self._estimates.subtract(need.estimate)
         return need
 
-    def refusal(self, need: Need, facts: Facts, now: datetime, placement: Placement | None = None) -> str:
+    def refusal(self, need: PodRequirements, facts: Facts, now: datetime, placement: Placement | None = None) -> str:
         """Return why the node refuses the pod now, looking at this node alone; empty if it does not. `placement`: the pod's,
         which names the reservation that it uses."""
         capacity = facts.allocatable()
@@ -222,7 +222,9 @@ class NodeRoom:
             return Counter()
         return counted_twice([*(there for _, there in self.pods.values()), *([placement] if placement else [])])
 
-    def _overloaded(self, need: Need, metric: NodeMetricComputed | None, capacity: dict[str, int], now: datetime) -> str:
+    def _overloaded(
+        self, need: PodRequirements, metric: NodeMetricComputed | None, capacity: dict[str, int], now: datetime
+    ) -> str:
         if metric is None or metric.update_time is None:
             return ""
         if metric.unknown_since is not None or now >= metric.update_time + EXPIRES:

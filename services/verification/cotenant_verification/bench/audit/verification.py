@@ -28,11 +28,11 @@ from cotenant.events.node.resources import NodeResources
 from cotenant.events.node.runs import ExecutorStatus
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
-from cotenant.model.names import PODS
+from cotenant.model.names import RESOURCE_PODS
 from cotenant.model.subjects import node_subject, tokens
 from cotenant_verification.bench.audit.gangs import GangCheck
 from cotenant_verification.bench.audit.neighbours import Neighbours
-from cotenant_verification.bench.audit.rooms import Facts, Need, NodeRoom, need_of
+from cotenant_verification.bench.audit.rooms import Facts, NodeRoom, PodRequirements, need_of
 
 SHOWN = 20
 READ = (
@@ -67,8 +67,8 @@ class _Check:
         self.facts: dict[str, Facts] = {}
         self.rooms: dict[str, NodeRoom] = {}
         self.neighbours = Neighbours(self.facts)
-        self.needs: dict[str, Need] = {}
-        self.by_template: dict[tuple[bytes, bytes], Need] = {}
+        self.needs: dict[str, PodRequirements] = {}
+        self.by_template: dict[tuple[bytes, bytes], PodRequirements] = {}
         self.placed: dict[str, str] = {}
         self.quotas: dict[str, ElasticQuotaView] = {}
         self.gangs = GangCheck()
@@ -106,7 +106,7 @@ class _Check:
                 # All nodes exist before the first decision: their labels define the domains.
                 self._use(event.sequence)
 
-    def _need(self, pod: Pod, document: bytes) -> Need:
+    def _need(self, pod: Pod, document: bytes) -> PodRequirements:
         if pod.spec.node_name:
             raise ValueError(f"the check does not support pods that name their node: {pod.metadata.name}")
         key = (msgspec.json.encode(sorted(pod.metadata.labels.items())), document[document.index(b'"spec"') :])
@@ -168,10 +168,10 @@ class _Check:
         self.neighbours.add(need, data.node)
         self._charge(need, 1)
 
-    def _refusal(self, need: Need, node: str, now: datetime) -> str:
+    def _refusal(self, need: PodRequirements, node: str, now: datetime) -> str:
         return self.rooms[node].refusal(need, self.facts[node], now)
 
-    def _charge(self, need: Need, sign: int) -> None:
+    def _charge(self, need: PodRequirements, sign: int) -> None:
         for quota in self._way_up(need.quota):
             used = self.used.setdefault(quota.name, {})
             for name, amount in need.requests.items():
@@ -183,13 +183,13 @@ class _Check:
             yield quota
             name = quota.parent
 
-    def _quota_refusal(self, need: Need) -> str:
+    def _quota_refusal(self, need: PodRequirements) -> str:
         """Used and request within max, of the quota and of those above it. (Runtimes: promise 3 of the simulator.)"""
         for quota in self._way_up(need.quota):
             used = self.used.get(quota.name, {})
             for name, limit in quota.max.items():
                 wanted = used.get(name, 0) + need.requests.get(name, 0)
-                if wanted > limit and name != PODS:
+                if wanted > limit and name != RESOURCE_PODS:
                     return f"quota {quota.name}: {name} {wanted} > {limit}"
         return ""
 
@@ -226,7 +226,7 @@ class _Check:
 
     def _fit_together(self, members: list[str]) -> bool:
         """Whether each of them finds a node, the first one that takes it, beside those before it."""
-        put: list[tuple[Need, str, str]] = []
+        put: list[tuple[PodRequirements, str, str]] = []
         for name in members:
             need = self.needs[name]
             elsewhere = self.neighbours.judge(need)

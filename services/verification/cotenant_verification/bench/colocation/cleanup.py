@@ -26,7 +26,7 @@ from cotenant_node_executor.targets.cgroup.tree import directories_below
 UP_SECONDS = 60.0
 KILL_SECONDS = 30.0
 POLL_SECONDS = 0.05
-PREFIX = "cotenant-colocation-"
+FOLDER_PREFIX = "cotenant-colocation-"
 """Of groups and folders; nothing else is ever removed."""
 
 
@@ -58,8 +58,8 @@ def clear_group(group: str) -> bool:
 
 
 def _check(name: str) -> None:
-    if not name.startswith(PREFIX) or "/" in name:
-        raise ValueError(f"{name!r} was not made by this benchmark: its name begins with {PREFIX}")
+    if not name.startswith(FOLDER_PREFIX) or "/" in name:
+        raise ValueError(f"{name!r} was not made by this benchmark: its name begins with {FOLDER_PREFIX}")
 
 
 def _killed(root: Path) -> bool:

@@ -34,12 +34,12 @@ def command(names: tuple[str, ...], protection: str, pairs: int, seconds: float,
     Starts a stack of its own; needs root. Everything runs in one control group of 4 GiB and 2,000 processes, and is removed at
     the end.
     """
-    from cotenant_verification.bench.colocation.run import Options, run
+    from cotenant_verification.bench.colocation.run import ColocationOptions, run
 
     if not math.isfinite(seconds):
         raise click.UsageError(f"--seconds {seconds}: expected a number of seconds")
     chosen = tuple(CASES) if ALL in names else tuple(dict.fromkeys(names))
-    options = Options(tuple(CASES[name] for name in chosen), protection, pairs, seconds)
+    options = ColocationOptions(tuple(CASES[name] for name in chosen), protection, pairs, seconds)
     # It warns each time that a TLS connection ends from the other side.
     logging.getLogger("asyncio").setLevel(logging.ERROR)
     try:

@@ -19,7 +19,7 @@ Records = list[list[tuple[int, int, int]]]
 """By thread: arrival, end, CPU time of each request in microseconds."""
 
 
-class Window(msgspec.Struct, frozen=True):
+class LatencyWindow(msgspec.Struct, frozen=True):
     """One window of one kind. Milliseconds; `utilisation` is the busy share of all CPUs, 0..1."""
 
     p50_ms: float
@@ -30,7 +30,7 @@ class Window(msgspec.Struct, frozen=True):
     requests: int
 
 
-class Latencies(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class MedianLatencies(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Medians over the pairs. `lost`: windows without figures, because a service ended in them."""
 
     p50_ms: float
@@ -46,9 +46,9 @@ class CaseFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     case: str
     class_: str = msgspec.field(name="class")
-    alone: Latencies | None
-    beside: Latencies | None
-    uncontrolled: Latencies | None
+    alone: MedianLatencies | None
+    beside: MedianLatencies | None
+    uncontrolled: MedianLatencies | None
     p99_over_alone: float | None
     p99_over_ideal: float | None
     uncontrolled_over_alone: float | None
@@ -75,14 +75,14 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
 
 
-def window(services: Sequence[Records], cpus: int, utilisation: float) -> Window | None:
+def window(services: Sequence[Records], cpus: int, utilisation: float) -> LatencyWindow | None:
     """The figures of a window; None where no request was served."""
     threads = [requests for records in services for requests in records]
     latencies = sorted((end - arrival) / 1e3 for requests in threads for arrival, end, _ in requests)
     if not latencies:
         return None
     ideal = ideal_latencies([[(arrival / 1e3, cpu / 1e3) for arrival, _, cpu in requests] for requests in threads], cpus)
-    return Window(
+    return LatencyWindow(
         p50_ms=percentile(latencies, 0.5),
         p99_ms=percentile(latencies, 0.99),
         p999_ms=percentile(latencies, 0.999),
@@ -92,12 +92,12 @@ def window(services: Sequence[Records], cpus: int, utilisation: float) -> Window
     )
 
 
-def medians(windows: Sequence[Window | None]) -> Latencies | None:
+def medians(windows: Sequence[LatencyWindow | None]) -> MedianLatencies | None:
     """The medians of the windows that have figures."""
     found = [each for each in windows if each is not None]
     if not found:
         return None
-    return Latencies(
+    return MedianLatencies(
         p50_ms=round(statistics.median(each.p50_ms for each in found), 3),
         p99_ms=round(statistics.median(each.p99_ms for each in found), 3),
         p999_ms=round(statistics.median(each.p999_ms for each in found), 3),
@@ -107,13 +107,13 @@ def medians(windows: Sequence[Window | None]) -> Latencies | None:
     )
 
 
-def ratio(of: Sequence[Window | None], to: Sequence[Window | None]) -> float | None:
+def ratio(of: Sequence[LatencyWindow | None], to: Sequence[LatencyWindow | None]) -> float | None:
     """The median over the pairs of p99 over p99."""
     pairs = [one.p99_ms / other.p99_ms for one, other in zip(of, to, strict=True) if one and other and other.p99_ms > 0]
     return round(statistics.median(pairs), 3) if pairs else None
 
 
-def over_ideal(of: Sequence[Window | None]) -> float | None:
+def over_ideal(of: Sequence[LatencyWindow | None]) -> float | None:
     """The median over the windows of p99 over the ideal queue's."""
     found = [each.p99_ms / each.ideal_p99_ms for each in of if each is not None and each.ideal_p99_ms > 0]
     return round(statistics.median(found), 3) if found else None

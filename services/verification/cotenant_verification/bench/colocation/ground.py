@@ -37,7 +37,7 @@ class Ground:
     def __init__(self, *, realtime: bool = False) -> None:
         """`realtime`: the group gets most of the machine's budget for real-time groups, where the kernel has one."""
         self._realtime = realtime
-        self.folder = Path(tempfile.mkdtemp(prefix=cleanup.PREFIX))
+        self.folder = Path(tempfile.mkdtemp(prefix=cleanup.FOLDER_PREFIX))
         self.base = self.folder.name
         self.service, self.neighbour = (self._copied(name) for name in ("service.py", "neighbour.py"))
         self.interpreter = choose_interpreter(self.service)

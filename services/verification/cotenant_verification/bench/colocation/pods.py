@@ -17,7 +17,7 @@ from typing import TypeVar
 from cotenant.kinds.config_maps import CONFIG_MAPS
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
-from cotenant_console.api.client import ApiError, Client, Document, Json, list_at, mapping_at, text_at
+from cotenant_console.api.client import Client, Document, Json, StatusError, list_at, mapping_at, text_at
 from cotenant_console.api.credentials import Server
 from cotenant_console.demo.interpreter import Interpreter
 from cotenant_verification.bench.testbed import BenchError
@@ -38,7 +38,7 @@ THRESHOLDS: Document = {
 """No quota: a quota bounds what best-effort takes, and does not make a service faster."""
 
 
-class Pods:
+class ColocationPods:
     """One cluster with one node."""
 
     def __init__(self, server: Server, interpreter: Interpreter) -> None:
@@ -76,7 +76,7 @@ class Pods:
     async def delete(self, names: Sequence[str]) -> None:
         """Delete pods at once and wait until they are gone. Raises BenchError."""
         for name in names:
-            with contextlib.suppress(ApiError):
+            with contextlib.suppress(StatusError):
                 await self._call(lambda: self._client.delete(PODS.path(NAMESPACE, name), {"gracePeriodSeconds": 0}))  # noqa: B023
         await self._until(lambda phases: not set(names) & phases.keys(), GONE_SECONDS, "be gone", set(names))
 

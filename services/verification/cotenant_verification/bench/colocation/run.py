@@ -25,18 +25,18 @@ from msgspec import Struct
 from cotenant.events.node.execution import Execution
 from cotenant.log.contract import EXECUTION
 from cotenant.log.nats.log import connect
-from cotenant_console.api.client import ApiError, Document, UnreachableError
+from cotenant_console.api.client import Document, StatusError, UnreachableError
 from cotenant_console.api.endpoint import read_endpoint
 from cotenant_console.nats_access.finding import access_of
 from cotenant_console.nats_access.roles import READER
 from cotenant_console.up.figures import CpuReading, cpu_percent, cpu_reading
 from cotenant_verification.bench.colocation.cases import REQUEST_MS, Case
 from cotenant_verification.bench.colocation.exchange import LEAD_SECONDS, Exchange
-from cotenant_verification.bench.colocation.figures import CaseFigures, Window, medians, over_ideal, ratio, window
+from cotenant_verification.bench.colocation.figures import CaseFigures, LatencyWindow, medians, over_ideal, ratio, window
 from cotenant_verification.bench.colocation.goals import goal_of, missed
 from cotenant_verification.bench.colocation.ground import Ground
-from cotenant_verification.bench.colocation.pods import Pods
-from cotenant_verification.bench.colocation.trace import EDGE_SECONDS, Reading, Trace, programs, read, trace
+from cotenant_verification.bench.colocation.pods import ColocationPods
+from cotenant_verification.bench.colocation.trace import EDGE_SECONDS, CounterReading, Trace, programs, read, trace
 from cotenant_verification.bench.over_http.processes import stack
 from cotenant_verification.bench.testbed import BenchError
 
@@ -50,7 +50,7 @@ PULL_LIMIT = 500
 REMEMBERED = 200
 
 
-class Options(Struct, frozen=True):
+class ColocationOptions(Struct, frozen=True):
     """The user's choice."""
 
     cases: tuple[Case, ...]
@@ -65,7 +65,7 @@ class Options(Struct, frozen=True):
         return SETUP_SECONDS + len(self.cases) * a_case
 
 
-async def run(options: Options, say: Callable[[str], None]) -> list[CaseFigures]:
+async def run(options: ColocationOptions, say: Callable[[str], None]) -> list[CaseFigures]:
     """Run the cases one after the other. Raises BenchError."""
     try:
         with Ground(realtime=options.protection == "realtime") as ground:
@@ -76,14 +76,14 @@ async def run(options: Options, say: Callable[[str], None]) -> list[CaseFigures]
                 flags = ("--allow-root-pods",) if ground.interpreter.user == 0 else ()
                 own = stack(folder, 0, flags=flags, environment=ground.environment, started=ground.watch_stack)
                 async with own as (_, gateway):
-                    pods = Pods(gateway, ground.interpreter)
+                    pods = ColocationPods(gateway, ground.interpreter)
                     await pods.prepare({"cpuClass": options.protection})
                     async with _executor(folder) as executor:
                         around = ground, exchange, pods, executor, say
                         return [await _Measured(options, case, *around).run() for case in options.cases]
     except TimeoutError as error:
         raise BenchError(f"the benchmark did not end within {options.longest:.0f} s") from error
-    except (ApiError, UnreachableError) as error:
+    except (StatusError, UnreachableError) as error:
         raise BenchError(f"the stack refused: {error}") from error
 
 
@@ -137,11 +137,11 @@ class _Measured:
 
     def __init__(
         self,
-        options: Options,
+        options: ColocationOptions,
         case: Case,
         ground: Ground,
         exchange: Exchange,
-        pods: Pods,
+        pods: ColocationPods,
         executor: _Executor,
         say: Callable[[str], None],
     ) -> None:
@@ -151,7 +151,7 @@ class _Measured:
         self._plan = case.plan(options.seconds)
         self._services_ended = self._neighbours_ended = 0
         self._made = 0
-        self._traces: list[tuple[Window | None, Trace]] = []
+        self._traces: list[tuple[LatencyWindow | None, Trace]] = []
 
     async def run(self) -> CaseFigures:
         """All pairs, and the figures."""
@@ -161,9 +161,9 @@ class _Measured:
         documents = [self._pods.pod(name, "LS", self._service(name), annotations) for name in names]
         self._say(f"{case.name}: {case.summary}")
         await self._pods.start(documents)
-        alone: list[Window | None] = []
-        beside: list[Window | None] = []
-        uncontrolled: list[Window | None] = []
+        alone: list[LatencyWindow | None] = []
+        beside: list[LatencyWindow | None] = []
+        uncontrolled: list[LatencyWindow | None] = []
         try:
             for pair in range(options.pairs):
                 await self._exchange.until_connected(names)
@@ -216,7 +216,7 @@ class _Measured:
         arguments = [str(self._ground.neighbour), kind]
         return [*arguments, "--file", str(self._ground.writable() / name)] if self._case.files else arguments
 
-    async def _window(self, names: Sequence[str], pair: int) -> Window | None:
+    async def _window(self, names: Sequence[str], pair: int) -> LatencyWindow | None:
         """One window of these services."""
         found, utilisation = await asyncio.gather(
             self._exchange.carry_out(names, f"{self._case.name}/{pair}", self._plan, self._iterations),
@@ -225,7 +225,7 @@ class _Measured:
         records = [each for each in found.values() if each is not None]
         return window(records, os.cpu_count() or 1, utilisation) if len(records) == len(names) else None
 
-    async def _beside(self, names: Sequence[str], pair: int) -> Window | None:
+    async def _beside(self, names: Sequence[str], pair: int) -> LatencyWindow | None:
         neighbours = [self._next(kind) for kind, count in self._case.neighbours for _ in range(count)]
         await self._pods.start(neighbours)
         keeping = asyncio.ensure_future(self._keep(neighbours))
@@ -239,7 +239,7 @@ class _Measured:
             # A pod that was begun just now may not be in the list.
             await self._pods.delete([name for name in await self._pods.phases() if name not in names])
 
-    async def _traced(self, names: Sequence[str], pair: int) -> Window | None:
+    async def _traced(self, names: Sequence[str], pair: int) -> LatencyWindow | None:
         """A window, and what happened in it."""
         base, began = self._ground.base, time.monotonic()
         others = await asyncio.to_thread(programs, base)
@@ -250,7 +250,7 @@ class _Measured:
         self._traces.append((found, trace(before, after, both, self._executor.since(began))))
         return found
 
-    async def _both_ends(self, base: str) -> tuple[Reading, Reading]:
+    async def _both_ends(self, base: str) -> tuple[CounterReading, CounterReading]:
         """Readings just after a window began and before it ends."""
         seconds = sum(each for each, _ in self._plan)
         await asyncio.sleep(LEAD_SECONDS + EDGE_SECONDS)
@@ -278,7 +278,7 @@ class _Measured:
                 with contextlib.suppress(BenchError):
                     await self._pods.start([successor])
 
-    async def _uncontrolled(self, pair: int) -> Window | None:
+    async def _uncontrolled(self, pair: int) -> LatencyWindow | None:
         """The same as plain processes."""
         names = [f"plain-{number}" for number in range(self._case.services)]
         python = self._ground.interpreter.path
@@ -319,5 +319,5 @@ def iterations_of(milliseconds: float) -> int:
     return max(int(rounds * milliseconds / 1e3 / least), 1)
 
 
-def _three(*found: Sequence[Window | None]) -> str:
+def _three(*found: Sequence[LatencyWindow | None]) -> str:
     return " / ".join("-" if (last := each[-1]) is None else f"{last.p99_ms:.2f}" for each in found)

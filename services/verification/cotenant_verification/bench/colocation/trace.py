@@ -44,7 +44,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     executor: tuple[str, ...] = ()
 
 
-class Reading(msgspec.Struct, frozen=True):
+class CounterReading(msgspec.Struct, frozen=True):
     """Counters at one moment, in ns."""
 
     at: float
@@ -64,7 +64,7 @@ class Programs(msgspec.Struct, frozen=True):
     used: dict[tuple[int, str], int]
 
 
-def read(base: str) -> Reading:
+def read(base: str) -> CounterReading:
     """Read everything; processes that end meanwhile are left out."""
     tiers = {tier: [*_directories(base, tier)] for tier in (SERVICES, NEIGHBOURS)}
     ran = waited = switches = 0
@@ -74,7 +74,7 @@ def read(base: str) -> Reading:
             status = (task / "status").read_text()
             ran, waited = ran + int(one), waited + int(other)
             switches += int(status.rpartition("nonvoluntary_ctxt_switches:")[2])
-    return Reading(
+    return CounterReading(
         time.monotonic(),
         {tier: max((_usage_ns(top) for top in found), default=0) for tier, found in tiers.items()},
         tuple(int(each) * TICK_NS for each in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]),
@@ -91,7 +91,7 @@ def programs(base: str) -> Programs:
     return Programs(time.monotonic(), {key: ticks * TICK_NS for key, ticks in _programs() if key[0] not in own})
 
 
-def trace(before: Reading, after: Reading, others: tuple[Programs, Programs], words: Sequence[str]) -> Trace:
+def trace(before: CounterReading, after: CounterReading, others: tuple[Programs, Programs], words: Sequence[str]) -> Trace:
     """What happened between two readings. `others`: programs before and afterwards; `words`: of the executor, oldest first."""
     seconds = max(after.at - before.at, 1e-9)
     cpus = [max(last - first, 0) for first, last in zip(before.cpus, after.cpus, strict=True)]

@@ -49,7 +49,7 @@ class Deleted(msgspec.Struct):
     failed: list[str] = []
 
 
-class Connection(asyncio.Protocol):
+class BenchConnection(asyncio.Protocol):
     """One connection: one request at a time."""
 
     def __init__(self, host: str, token: str) -> None:
@@ -85,13 +85,13 @@ class Connection(asyncio.Protocol):
         return int(answer[9:12]), answer
 
 
-async def connect(gateway: Server) -> Connection:
+async def connect(gateway: Server) -> BenchConnection:
     """Open a connection to a gateway."""
     at = urlsplit(gateway.url)
     assert at.hostname is not None
     assert at.port is not None
     context = gateway.credentials.context()
-    made = partial(Connection, at.netloc, gateway.credentials.token)
+    made = partial(BenchConnection, at.netloc, gateway.credentials.token)
     _, connection = await asyncio.get_running_loop().create_connection(made, at.hostname, at.port, ssl=context)
     return connection
 
@@ -116,7 +116,7 @@ class _Run:
 
     async def write_others(self) -> None:
         """Change config maps at a rate, however long the answers take."""
-        free: asyncio.Queue[tuple[int, Connection]] = asyncio.Queue()
+        free: asyncio.Queue[tuple[int, BenchConnection]] = asyncio.Queue()
         path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
         for i in range(OTHER_WRITERS):
             connection = await connect(self._orders.gateway)
@@ -125,7 +125,7 @@ class _Run:
             free.put_nowait((i, connection))
         started, number = time.monotonic(), 0
 
-        async def write(i: int, connection: Connection, due: float) -> None:
+        async def write(i: int, connection: BenchConnection, due: float) -> None:
             body = b'{"data":{"n":"%d"}}' % number
             status, answer = await connection.ask("PATCH", f"{path}/other-{i}", body, "application/merge-patch+json")
             self.seen.others.append((int(due * 1e9), (time.monotonic() - due) * 1e3))

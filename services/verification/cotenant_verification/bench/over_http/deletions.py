@@ -25,7 +25,7 @@ from cotenant_verification.bench.over_http.deleter import Deleted, Deletions
 from cotenant_verification.bench.stack import fleets, start_stack
 from cotenant_verification.bench.submitter import Orders
 from cotenant_verification.bench.testbed import BenchError, Testbed
-from cotenant_verification.bench.workload import NAMESPACE, Workload, node_events, pod_number, quota_events, stack_events
+from cotenant_verification.bench.workload import NAMESPACE, BenchWorkload, node_events, pod_number, quota_events, stack_events
 
 LIMIT_SECONDS = 900.0
 IDLE_SECONDS = 120.0
@@ -55,7 +55,7 @@ class DeletionFigures(msgspec.Struct, kw_only=True, omit_defaults=True):
     peak_memory_mib: dict[str, int] = {}
 
 
-async def run(workload: Workload, clients: int, grace: int | None, say: Callable[[str], None]) -> DeletionFigures:
+async def run(workload: BenchWorkload, clients: int, grace: int | None, say: Callable[[str], None]) -> DeletionFigures:
     """Create the pods, wait until they run, delete them; `say` gets lines of progress."""
     async with Testbed() as testbed:
         gateway = await _filled(testbed, workload, say)
@@ -74,7 +74,7 @@ async def run(workload: Workload, clients: int, grace: int | None, say: Callable
         return _figures(workload.pods, seen, gone, before, after, testbed.peak_memory_mib())
 
 
-async def _filled(testbed: Testbed, workload: Workload, say: Callable[[str], None]) -> Server:
+async def _filled(testbed: Testbed, workload: BenchWorkload, say: Callable[[str], None]) -> Server:
     """Start the stack, create the pods and wait until all run; returns the gateway."""
     now = datetime.now(UTC)
     await testbed.write(stack_events(now))
@@ -106,7 +106,7 @@ async def _filled(testbed: Testbed, workload: Workload, say: Callable[[str], Non
     return gateway
 
 
-async def _renew_metrics(testbed: Testbed, workload: Workload) -> None:
+async def _renew_metrics(testbed: Testbed, workload: BenchWorkload) -> None:
     """Nodes whose metric has expired take no pods, and filling a large cell takes longer than that on a small machine."""
     while True:
         await asyncio.sleep(RENEW_SECONDS)

@@ -19,8 +19,8 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from cotenant_verification.simulate.usage.load import NodeLoad
-from cotenant_verification.simulate.usage.offers import Offer
+from cotenant_verification.simulate.usage.load import MachineLoads
+from cotenant_verification.simulate.usage.offers import MachineOffers
 from cotenant_verification.simulate.usage.rates import STEP_SECONDS, Floats
 
 HOUR_STEPS = 3600 // STEP_SECONDS
@@ -45,7 +45,7 @@ class OfferFigures(msgspec.Struct, frozen=True):
         return 100 * self.broken_node_hours / self.node_hours if self.node_hours else 0.0
 
 
-def figures_of(load: NodeLoad, offer: Offer, first: int, end: int) -> OfferFigures:
+def figures_of(load: MachineLoads, offer: MachineOffers, first: int, end: int) -> OfferFigures:
     """The figures of the steps from `first` on, before `end`."""
     capacity = load.capacities[:, np.newaxis].astype(np.float64)
     offered = offer.offered[:, first:end]

@@ -1,6 +1,6 @@
 """Forecasts of the peak of services, as metrics-ingest computes them: none, the histogram's, and the one by time of day.
 
-In: a `NodeLoad`. Out: for each report and machine the forecast of its services' peak (NaN: none), and mid's part of
+In: a `MachineLoads`. Out: for each report and machine the forecast of its services' peak (NaN: none), and mid's part of
 prod's requests. The histograms, the profiles, the choice between them and the predictors are those of metrics-ingest; a
 `Predictor` is given each report's peaks before it is asked, and never one that lies ahead.
 
@@ -28,7 +28,7 @@ from cotenant_metrics_ingest.prediction.histogram import Histograms
 from cotenant_metrics_ingest.prediction.models import CPU_BUCKETS, CPU_HALF_LIFE_SECONDS, EPSILON
 from cotenant_metrics_ingest.prediction.predictors import PodRequest, predict
 from cotenant_metrics_ingest.prediction.seasonal import QUARTER_SECONDS, SeasonalProfiles, quarter_of
-from cotenant_verification.simulate.usage.load import REPORT_STEPS, NodeLoad
+from cotenant_verification.simulate.usage.load import REPORT_STEPS, MachineLoads
 from cotenant_verification.simulate.usage.population import ServicePod
 from cotenant_verification.simulate.usage.rates import STEP_SECONDS
 
@@ -137,7 +137,7 @@ class Forecasts(msgspec.Struct, frozen=True):
     accuracy: tuple[Accuracy, ...] = ()
 
 
-def forecasts_of(load: NodeLoad, prediction: str, begin: float, *, mid: bool = True) -> Forecasts:
+def forecasts_of(load: MachineLoads, prediction: str, begin: float, *, mid: bool = True) -> Forecasts:
     """All forecasts of a run; report number k is made from the samples before step k x REPORT_STEPS. `mid` False: without
     what is reclaimable."""
     machines, reports = load.minutes.shape
@@ -156,7 +156,7 @@ def forecasts_of(load: NodeLoad, prediction: str, begin: float, *, mid: bool = T
     return Forecasts(peaks, reclaimable, accuracy)
 
 
-def _by_both(load: NodeLoad, peaks: Floats, begin: float) -> Floats:
+def _by_both(load: MachineLoads, peaks: Floats, begin: float) -> Floats:
     """What of prod's requests will not be used: the smaller of pod and priority predictor."""
     found = np.zeros(peaks.shape)
     system = _system_peaks(load, begin)
@@ -179,7 +179,7 @@ def _by_both(load: NodeLoad, peaks: Floats, begin: float) -> Floats:
     return found
 
 
-def _by_priority(load: NodeLoad, peaks: Floats) -> Floats:
+def _by_priority(load: MachineLoads, peaks: Floats) -> Floats:
     """What of prod's requests will not be used, by the machine's forecast: pods count with a peak of 0 of their own, so that
     the priority predictor is the smaller one. The forecast already is one of a peak, so that it has no margin."""
     found = np.zeros(peaks.shape)
@@ -205,7 +205,7 @@ def _predicted(pods: list[PodRequest], own: dict[str, Usage], peak: int, capacit
     return prediction.reclaimable.cpu_milli if prediction.reclaimable is not None else 0
 
 
-def _living(load: NodeLoad) -> Iterator[list[dict[int, ServicePod]]]:
+def _living(load: MachineLoads) -> Iterator[list[dict[int, ServicePod]]]:
     """By report: the pods that are on each machine, by their place in `load.pods`."""
     machines, reports = load.minutes.shape
     coming = sorted(
@@ -225,7 +225,7 @@ def _living(load: NodeLoad) -> Iterator[list[dict[int, ServicePod]]]:
         yield living
 
 
-def _pod_peaks(load: NodeLoad, begin: float) -> Iterator[list[dict[int, int]]]:
+def _pod_peaks(load: MachineLoads, begin: float) -> Iterator[list[dict[int, int]]]:
     """By report: p95 of each pod's model, by machine and the pod's place there."""
     machines, reports = load.minutes.shape
     starts: list[list[tuple[int, int, Floats]]] = [[] for _ in range(reports)]
@@ -252,7 +252,7 @@ def _pod_peaks(load: NodeLoad, begin: float) -> Iterator[list[dict[int, int]]]:
         histograms.widen(len(there))
 
 
-def _system_peaks(load: NodeLoad, begin: float) -> Floats:
+def _system_peaks(load: MachineLoads, begin: float) -> Floats:
     """p95 of the system's model of each machine; what the system uses does not change."""
     machines = len(load.capacities)
     histograms = Histograms(CPU_BUCKETS, CPU_HALF_LIFE_SECONDS, EPSILON, machines)

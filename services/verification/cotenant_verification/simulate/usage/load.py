@@ -1,6 +1,6 @@
 """Usage of services on each machine, step by step, and the control plane's view of it.
 
-In: rates, a population, u, a seed. Out: `NodeLoad`, arrays over machines and steps of STEP_SECONDS.
+In: rates, a population, u, a seed. Out: `MachineLoads`, arrays over machines and steps of STEP_SECONDS.
 
     use of a pod     = request x u x rate / p99 of rate x noise, at most its request
     noise            = 1 + 0.15 x normal, at least 0, with a correlation time of two minutes, drawn for each pod from the seed
@@ -28,7 +28,7 @@ NOISE = 0.15
 _NOISE_STEPS = 8
 
 
-class NodeLoad(msgspec.Struct, frozen=True):
+class MachineLoads(msgspec.Struct, frozen=True):
     """(machines, steps) in milli-CPUs. `real`: use of services; `request`, `used`, `max_used_request`: as the control plane
     knows them, `assumed` the part of `used` that is requests of pods without a report. `minutes`: highest `real` of each
     report interval, (machines, reports); `pods` by machine, each with its highest use of each report interval that it has
@@ -50,7 +50,7 @@ class NodeLoad(msgspec.Struct, frozen=True):
         return int(self.real.shape[1])
 
 
-def load_of(rates: Rates, population: Population, u: float, seed: int, deviation: float = NOISE) -> NodeLoad:
+def load_of(rates: Rates, population: Population, u: float, seed: int, deviation: float = NOISE) -> MachineLoads:
     """The load of a run; `deviation`: standard deviation of the noise."""
     shape = len(population.capacities), rates.steps
     real, request, used, assumed, max_used = (np.zeros(shape) for _ in range(5))
@@ -67,7 +67,7 @@ def load_of(rates: Rates, population: Population, u: float, seed: int, deviation
         pods[pod.node].append((pod, minutes_of(use, pod.first)))
     system = population.capacities * SYSTEM_PERCENT // 100
     by_node = tuple(tuple(each) for each in pods)
-    return NodeLoad(population.capacities, system, real, request, used, assumed, max_used, _highest(real), by_node)
+    return MachineLoads(population.capacities, system, real, request, used, assumed, max_used, _highest(real), by_node)
 
 
 def use_of(pod: ServicePod, rates: Rates, u: float, seed: int, deviation: float = NOISE) -> Floats:

@@ -1,6 +1,6 @@
 """An offer over time, by the formulas that the calculator runs.
 
-In: a `NodeLoad`, an `OfferRule`, its forecasts. Out: each machine's published offer at each step.
+In: a `MachineLoads`, an `OfferRule`, its forecasts. Out: each machine's published offer at each step.
 
 There is a decision at each report (60 s), and for each pod that comes or goes:
 
@@ -48,7 +48,7 @@ from cotenant_batch_resource_calculator.formulas.risk_budget import (
 )
 from cotenant_batch_resource_calculator.formulas.synchronise import differs
 from cotenant_verification.simulate.usage.forecasts import NONE, REPORT_SECONDS, Forecasts
-from cotenant_verification.simulate.usage.load import REPORT_STEPS, NodeLoad
+from cotenant_verification.simulate.usage.load import REPORT_STEPS, MachineLoads
 from cotenant_verification.simulate.usage.rates import STEP_SECONDS, Floats
 
 MID = "mid"
@@ -69,7 +69,7 @@ UPSTREAM = OfferRule()
 """Koordinator's default: policy usage, reclaim threshold 60 %, no prediction."""
 
 
-class Offer(msgspec.Struct, frozen=True):
+class MachineOffers(msgspec.Struct, frozen=True):
     """(machines, steps) in milli-CPUs. `thresholds`: in percent, the mean over machines of each report."""
 
     offered: Floats
@@ -88,7 +88,7 @@ class _Standing:
         self.history = RiskHistory()
 
 
-def offer_of(load: NodeLoad, plan: OfferRule, forecasts: Forecasts, begin: float) -> Offer:
+def offer_of(load: MachineLoads, plan: OfferRule, forecasts: Forecasts, begin: float) -> MachineOffers:
     """The offer of each machine at each step."""
     machines, steps = load.real.shape
     offered = np.zeros((machines, steps))
@@ -119,10 +119,10 @@ def offer_of(load: NodeLoad, plan: OfferRule, forecasts: Forecasts, begin: float
                 standing.offered, standing.at, standing.assumed = amount, step, assumed
     for machine, standing in enumerate(standings):
         offered[machine, max(standing.at, 0) :] = standing.offered or 0
-    return Offer(offered, thresholds)
+    return MachineOffers(offered, thresholds)
 
 
-def _observe(load: NodeLoad, standings: list[_Standing], report: int, begin: float) -> None:
+def _observe(load: MachineLoads, standings: list[_Standing], report: int, begin: float) -> None:
     seconds = int(begin + report * REPORT_SECONDS - 1)
     for machine, standing in enumerate(standings):
         needed = math.ceil(load.minutes[machine, report - 1]) - standing.assumed
@@ -131,7 +131,7 @@ def _observe(load: NodeLoad, standings: list[_Standing], report: int, begin: flo
 
 
 def _decide(
-    load: NodeLoad, plan: OfferRule, forecasts: Forecasts, pool: RiskPool, machine: int, step: int
+    load: MachineLoads, plan: OfferRule, forecasts: Forecasts, pool: RiskPool, machine: int, step: int
 ) -> tuple[int, int, int]:
     """Return the threshold in percent, the amount, and the assumed usage of services."""
     capacity = int(load.capacities[machine])

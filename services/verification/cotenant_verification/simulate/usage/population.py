@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from cotenant_verification.simulate.openb import Trace, TraceNode, TracePod
+from cotenant_verification.simulate.openb import OpenbTrace, TraceNode, TracePod
 from cotenant_verification.simulate.usage.rates import DAY_STEPS, STEP_SECONDS
 
 Integers = npt.NDArray[np.int64]
@@ -52,7 +52,7 @@ class Population(msgspec.Struct, frozen=True):
     unplaced: int = 0
 
 
-def populate(trace: Trace, nodes: int, steps: int, seed: int, fill: float = FILL) -> Population:
+def populate(trace: OpenbTrace, nodes: int, steps: int, seed: int, fill: float = FILL) -> Population:
     """The machines and pods of a run over this many steps."""
     random = np.random.default_rng([seed, 3])
     capacities = np.array([node.cpu_milli for node in trace.nodes], dtype=np.int64)
@@ -125,7 +125,7 @@ def _placed(capacities: Integers, arrivals: Sequence[tuple[int, int, int, int]])
     return Population(capacities, tuple(pods), unplaced)
 
 
-def generated_trace(seed: int, nodes: int) -> Trace:
+def generated_trace(seed: int, nodes: int) -> OpenbTrace:
     """Machines and pods of the same form: most small, lifetimes over four orders of magnitude."""
     random = np.random.default_rng([seed, 4])
     sizes = random.choice([32_000, 64_000, 96_000, 104_000], nodes, p=[0.2, 0.1, 0.45, 0.25])
@@ -137,4 +137,4 @@ def generated_trace(seed: int, nodes: int) -> Trace:
         lifetime = int(np.clip(random.pareto(0.8) * 600, 60, 4 * span))
         request = int(random.choice([1000, 4000, 8000, 11_000, 16_000]))
         pods.append(TracePod(f"pod-{number:05}", request, 1024, 0, 0, (), "LS", created, created + lifetime))
-    return Trace(machines, tuple(sorted(pods, key=lambda pod: (pod.created, pod.name))))
+    return OpenbTrace(machines, tuple(sorted(pods, key=lambda pod: (pod.created, pod.name))))

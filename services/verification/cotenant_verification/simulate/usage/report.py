@@ -13,7 +13,7 @@ from cotenant_verification.simulate.chart import BLOCKS, axis_top, column_means,
 from cotenant_verification.simulate.usage.figures import OfferFigures
 from cotenant_verification.simulate.usage.population import Population
 from cotenant_verification.simulate.usage.rates import STEP_SECONDS, Rates
-from cotenant_verification.simulate.usage.runs import Row, Table
+from cotenant_verification.simulate.usage.runs import BudgetTable, Row
 
 GOAL = 1.25
 _CHART_HEIGHT = 5
@@ -28,7 +28,7 @@ _UNITS = (
 )
 
 
-def usage_lines(tables: Sequence[Table], rates: Rates, population: Population, width: int) -> list[str]:
+def usage_lines(tables: Sequence[BudgetTable], rates: Rates, population: Population, width: int) -> list[str]:
     """The result for a terminal."""
     capacity = int(population.capacities.sum()) / 1000
     lines = [
@@ -63,10 +63,16 @@ def _line(row: Row, upstream: Row, chosen: bool) -> str:
     )
 
 
-def _verdict(table: Table) -> list[str]:
+def _verdict(table: BudgetTable) -> list[str]:
     upstream, chosen = table.rows[0].second, table.rows[table.chosen].second
     reached = "reached" if table.ratio >= GOAL and table.holds else "not reached"
+    broke, allowed = (table.rows[place].first.broken_node_hours for place in (table.chosen, 0))
+    smallest = (
+        f"  No budget broke as little of the first half as upstream's default ({allowed} node-hours): the smallest was chosen"
+        f" ({broke})."
+    )
     return [
+        *([smallest] if broke > allowed else []),
         f"  * offers {table.ratio:.2f} times what upstream's default offers; it broke {chosen.broken_node_hours} of"
         f" {chosen.node_hours} node-hours, upstream's default {upstream.broken_node_hours}: the goal of {GOAL} at the same or a"
         f" lower rate is {reached}.",
@@ -77,7 +83,7 @@ def _verdict(table: Table) -> list[str]:
     ]
 
 
-def _starved(table: Table) -> int:
+def _starved(table: BudgetTable) -> int:
     return sum(row.first.starved_node_hours + row.second.starved_node_hours for row in table.rows)
 
 
@@ -93,7 +99,7 @@ def _chart(title: str, points: Sequence[float], width: int) -> list[str]:
     return [*lines, f"{'':7} +{'-' * width}", f"{'':7}  0{last:>{width - 1}}"]
 
 
-def usage_document(tables: Sequence[Table], rates: Rates, population: Population, seed: int) -> Document:
+def usage_document(tables: Sequence[BudgetTable], rates: Rates, population: Population, seed: int) -> Document:
     """The result for programs."""
     found: list[Json] = [_table_document(table) for table in tables]
     return {
@@ -108,7 +114,7 @@ def usage_document(tables: Sequence[Table], rates: Rates, population: Population
     }
 
 
-def _table_document(table: Table) -> Document:
+def _table_document(table: BudgetTable) -> Document:
     return {
         "u": table.u,
         "chosen": table.chosen,

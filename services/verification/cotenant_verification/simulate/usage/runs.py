@@ -1,7 +1,7 @@
 """The table: every policy and prediction on one load, with offers and risks.
 
-In: rates, machines and pods, a seed. Out: a `Table` for each u. The first half of the trace is for choosing, the second one for
-judging:
+In: rates, machines and pods, a seed. Out: a `BudgetTable` for each u. The first half of the trace is for choosing, the second
+one for judging:
 
     upstream   Koordinator's default (`offers.UPSTREAM`)
     chosen     policy usage with the forecast by time of day and a risk budget of 2, 5 or 10 thousandths: of those that broke no
@@ -24,8 +24,8 @@ from cotenant_batch_resource_calculator.formulas.batch import CalculatePolicy
 from cotenant_metrics_ingest.prediction.forecast_choice import Accuracy
 from cotenant_verification.simulate.usage.figures import OfferFigures, figures_of
 from cotenant_verification.simulate.usage.forecasts import HISTOGRAM, NONE, PREDICTIONS, SEASON, forecasts_of
-from cotenant_verification.simulate.usage.load import NodeLoad, load_of
-from cotenant_verification.simulate.usage.offers import MID, UPSTREAM, Offer, OfferRule, offer_of
+from cotenant_verification.simulate.usage.load import MachineLoads, load_of
+from cotenant_verification.simulate.usage.offers import MID, UPSTREAM, MachineOffers, OfferRule, offer_of
 from cotenant_verification.simulate.usage.population import Population
 from cotenant_verification.simulate.usage.rates import Floats, Rates
 
@@ -56,7 +56,7 @@ class Row(msgspec.Struct, frozen=True):
     """The mean of the second half."""
 
 
-class Table(msgspec.Struct, frozen=True):
+class BudgetTable(msgspec.Struct, frozen=True):
     """All rows at one u. `chosen`: the index of the chosen one. `seasonal`: how many machines use the forecast by time of day
     at the end; costs are means over machines, in milli-CPUs. `course`: percent of the capacity of all machines at each step:
     services, offered by upstream, offered by the chosen plan."""
@@ -96,7 +96,7 @@ def run_usage(
     progress: Callable[[float], None] = lambda _: None,
     utilisations: Sequence[float] = UTILISATIONS,
     plans: Sequence[OfferRule] = PLANS,
-) -> list[Table]:
+) -> list[BudgetTable]:
     """The tables, by u; `progress` gets the completed fraction. The first plan must be upstream's."""
     tables = []
     predictions = [prediction for prediction in PREDICTIONS if any(plan.prediction == prediction for plan in plans)]
@@ -112,7 +112,7 @@ def run_usage(
             progress(done / total)
         middle = load.steps // 2
         rows: list[Row] = []
-        offers: list[Offer] = []
+        offers: list[MachineOffers] = []
         for plan in plans:
             offer = offer_of(load, plan, forecasts[plan.prediction], rates.begin)
             thresholds = offer.thresholds[len(offer.thresholds) // 2 :]
@@ -142,11 +142,11 @@ def _is_candidate(plan: OfferRule) -> bool:
 
 
 def _table(
-    u: float, load: NodeLoad, rows: list[Row], offers: list[Offer], chosen: int, accuracy: tuple[Accuracy, ...]
-) -> Table:
+    u: float, load: MachineLoads, rows: list[Row], offers: list[MachineOffers], chosen: int, accuracy: tuple[Accuracy, ...]
+) -> BudgetTable:
     room = float(load.capacities.sum()) / 100
     machines = max(len(accuracy), 1)
-    return Table(
+    return BudgetTable(
         u=u,
         rows=tuple(rows),
         chosen=chosen,

@@ -18,7 +18,7 @@ from cotenant.domain.quota.membership import NO_QUOTAS, QuotaIndex
 from cotenant.domain.quota.names import LABEL_QUOTA
 from cotenant.domain.quota.trees.declared import index_of, with_built_in
 from cotenant.domain.quota.trees.forest import Forest
-from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.view import ElasticQuotaView
 from cotenant.model.amounts import LARGEST_AMOUNT, Amounts, masked, minus, parse_amounts, without_zeros
 from cotenant.model.by_identity import by_identity
@@ -27,7 +27,7 @@ ENDED_PHASES = frozenset({"Succeeded", "Failed"})
 """The phases of pods that have ended permanently."""
 
 
-class Kind(msgspec.Struct, frozen=True, cache_hash=True):
+class ChargeClass(msgspec.Struct, frozen=True, cache_hash=True):
     """Pods that are charged alike. `request`: sorted by resource, without zeros."""
 
     namespace: str
@@ -36,10 +36,10 @@ class Kind(msgspec.Struct, frozen=True, cache_hash=True):
     preemptible: bool
 
 
-def kind_of(namespace: str, labels: Mapping[str, str], request: Amounts, preemptible: bool) -> Kind:
+def kind_of(namespace: str, labels: Mapping[str, str], request: Amounts, preemptible: bool) -> ChargeClass:
     """Return the kind of a pod."""
     amounts = tuple(sorted((resource, amount) for resource, amount in request.items() if amount))
-    return Kind(namespace, labels.get(LABEL_QUOTA, ""), amounts, preemptible)
+    return ChargeClass(namespace, labels.get(LABEL_QUOTA, ""), amounts, preemptible)
 
 
 def counted_request(spec: PodSpec, *, ignore_overhead: bool = False) -> Amounts:
@@ -67,12 +67,12 @@ class _Counted(msgspec.Struct, gc=False):
 class Demands:
     """See the module. A mutable fold. Bound: as many kinds as there are among the pods that are counted."""
 
-    def __init__(self, rules: Rules, *, usage: bool = True) -> None:
+    def __init__(self, rules: QuotaRules, *, usage: bool = True) -> None:
         """`usage` False: only the usage that runtimes depend on is kept."""
         self._rules = rules
         self._usage = usage
-        self._kinds: dict[Kind, _Counted] = {}
-        self._of_quota: dict[str, dict[Kind, None]] = {}
+        self._kinds: dict[ChargeClass, _Counted] = {}
+        self._of_quota: dict[str, dict[ChargeClass, None]] = {}
         self.index: QuotaIndex = NO_QUOTAS
         """Which quota a pod counts in."""
         self.known: Mapping[str, ElasticQuotaView] = {}
@@ -80,7 +80,7 @@ class Demands:
         self._cluster: Amounts = {}
         self._forest = Forest({}, {}, rules)
         self._version = 0
-        self._pending: dict[Kind, list[int]] = {}
+        self._pending: dict[ChargeClass, list[int]] = {}
         """Changes of requesting and holding pods since the forest was last read."""
 
     @property
@@ -117,17 +117,17 @@ class Demands:
             self._cluster = cluster
             self._forest.offer(cluster)
 
-    def kinds_of(self, quota: str) -> Collection[Kind]:
+    def kinds_of(self, quota: str) -> Collection[ChargeClass]:
         """Return the kinds of pods that a quota governs, in no stated order."""
         self._settle()
         return self._of_quota.get(quota, {}).keys()
 
-    def request_of(self, kind: Kind) -> dict[str, int]:
+    def request_of(self, kind: ChargeClass) -> dict[str, int]:
         """Return what each pod of a kind is charged with."""
         self._settle()
         return self._kinds[kind].request
 
-    def count(self, kind: Kind, asked: int, held: int) -> None:
+    def count(self, kind: ChargeClass, asked: int, held: int) -> None:
         """Count this many more pods as requesting, and as placed; negative numbers remove them."""
         pending = self._pending.get(kind)
         if pending is None:
@@ -143,7 +143,7 @@ class Demands:
             for kind, (asked, held) in pending.items():
                 self._count(kind, asked, held)
 
-    def _count(self, kind: Kind, asked: int, held: int) -> None:
+    def _count(self, kind: ChargeClass, asked: int, held: int) -> None:
         counted = self._kinds.get(kind)
         if counted is None:
             counted = self._kinds[kind] = _Counted()
@@ -158,7 +158,7 @@ class Demands:
             if not of_quota:
                 self._of_quota.pop(counted.quota, None)
 
-    def _resolve(self, kind: Kind, counted: _Counted) -> None:
+    def _resolve(self, kind: ChargeClass, counted: _Counted) -> None:
         counted.quota, counted.request = "", {}
         membership = self.index.member(kind.namespace, kind.quota_label)
         if membership is not None and membership.quota in self._forest.tree_ids:
@@ -166,7 +166,7 @@ class Demands:
             self._of_quota.setdefault(counted.quota, {})[kind] = None
             counted.request = masked(dict(kind.request), self.known[membership.quota].max)
 
-    def _change(self, kind: Kind, counted: _Counted, asked: int, held: int) -> None:
+    def _change(self, kind: ChargeClass, counted: _Counted, asked: int, held: int) -> None:
         if not counted.quota:
             return
         if asked:

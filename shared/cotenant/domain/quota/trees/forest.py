@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from cotenant.domain.quota.names import DEFAULT_TREE, ROOT
 from cotenant.domain.quota.trees.counted_quota import SolvedQuota
 from cotenant.domain.quota.trees.hierarchy import build_trees
-from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.trees.totals import tree_totals
 from cotenant.domain.quota.trees.tree import QuotaTree
 from cotenant.domain.quota.view import ElasticQuotaView
@@ -28,7 +28,7 @@ class Forest:
         self,
         quotas: Mapping[str, ElasticQuotaView],
         built_in: Mapping[str, ElasticQuotaView],
-        rules: Rules,
+        rules: QuotaRules,
         *,
         usage: bool = True,
     ) -> None:

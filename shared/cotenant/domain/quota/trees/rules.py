@@ -7,7 +7,7 @@ import msgspec
 from cotenant.domain.quota.trees.terminating import Terminating
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
+class QuotaRules(msgspec.Struct, frozen=True, kw_only=True):
     """`scale_min`: mins that do not fit are scaled. `guarantee_usage`: capacity in use is not shared with other quotas (mins
     are then not scaled in effect).
     """

@@ -25,7 +25,7 @@ from cotenant.domain.quota.trees.climbing import Climbing
 from cotenant.domain.quota.trees.counted_quota import CountedQuota, SolvedQuota, add, put, sums_of
 from cotenant.domain.quota.trees.family import Family
 from cotenant.domain.quota.trees.hierarchy import Tree
-from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.trees.totals import available
 from cotenant.domain.quota.view import ElasticQuotaView
 from cotenant.model.amounts import Amounts, exceeding, minus
@@ -37,7 +37,7 @@ class QuotaTree(Climbing):
     """See the module. `built_in`: default and system quota in the default tree, empty in any other."""
 
     def __init__(
-        self, tree: Tree, built_in: Mapping[str, ElasticQuotaView], rules: Rules, *, usage: bool = True
+        self, tree: Tree, built_in: Mapping[str, ElasticQuotaView], rules: QuotaRules, *, usage: bool = True
     ) -> None:
         """`usage` False: used and the non-preemptible sums are not kept, only what runtimes depend on."""
         super().__init__(guarantee=rules.guarantee_usage)
@@ -55,7 +55,7 @@ class QuotaTree(Climbing):
             self._quotas[name] = apart
         self._touched.update((ROOT, *self._quotas))
 
-    def _build(self, tree: Tree, rules: Rules) -> None:
+    def _build(self, tree: Tree, rules: QuotaRules) -> None:
         children: dict[str, list[QuotaNode]] = {}
         for node in sorted(tree.nodes, key=lambda node: node.name):
             children.setdefault(node.parent, []).append(node)

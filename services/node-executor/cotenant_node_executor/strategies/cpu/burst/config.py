@@ -12,12 +12,13 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.bounds import Int32
 from cotenant_node_executor.strategies.sections import fitted, lowered_object, readable_section, without_nulls
 
-ANNOTATION = "koordinator.sh/cpuBurst"
+ANNOTATION_CPU_BURST = "koordinator.sh/cpuBurst"
 SECTION = "cpuBurstStrategy"
-AUTO, KERNEL_ONLY, QUOTA_ONLY = "auto", "cpuBurstOnly", "cfsQuotaBurstOnly"
+NONE, AUTO, KERNEL_ONLY, QUOTA_ONLY = POLICIES = ("none", "auto", "cpuBurstOnly", "cfsQuotaBurstOnly")
 
 
 class BurstConfig(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -44,7 +45,7 @@ class BurstConfig(Struct, frozen=True, rename="camel", omit_defaults=True):
 class BurstStrategy(BurstConfig, frozen=True, rename="camel", omit_defaults=True):
     """The section. `share_pool_threshold_percent`: load of the share pool from which quotas shrink."""
 
-    policy: str | None = "none"
+    policy: str | None = NONE
     cpu_burst_percent: Int32 | None = 1000
     cfs_quota_burst_percent: Int32 | None = 300
     cfs_quota_burst_period_seconds: Int32 | None = -1
@@ -55,9 +56,17 @@ burst_strategy = readable_section(SECTION, BurstStrategy)
 """The node's section, with defaults for what it leaves out."""
 
 
+def policy_problems(slo: NodeSLORendered | None) -> tuple[str, ...]:
+    """Why the section is unreadable, or its policy unknown; empty where neither is."""
+    node = burst_strategy(slo) if slo is not None else None
+    if node is None or not node.policy or node.policy in POLICIES:
+        return burst_strategy.problems(slo)
+    return (f"{SECTION}: policy {node.policy[:20]!r} is unknown, expected one of {', '.join(POLICIES)}: {NONE} is used",)
+
+
 def pod_config(node: BurstConfig | None, annotations: Mapping[str, str]) -> BurstConfig | None:
     """A pod's configuration; None where neither the node nor the pod has one."""
-    text = annotations.get(ANNOTATION)
+    text = annotations.get(ANNOTATION_CPU_BURST)
     return node if text is None else merged(node, text)
 
 
@@ -65,7 +74,7 @@ def pod_config(node: BurstConfig | None, annotations: Mapping[str, str]) -> Burs
 def merged(node: BurstConfig | None, annotation: str) -> BurstConfig | None:
     """The node's configuration with the annotation's fields on top."""
     try:
-        own = fitted(without_nulls(lowered_object(annotation)), BurstConfig, ANNOTATION)
+        own = fitted(without_nulls(lowered_object(annotation)), BurstConfig, ANNOTATION_CPU_BURST)
     except ValueError:
         return node
     if node is None:

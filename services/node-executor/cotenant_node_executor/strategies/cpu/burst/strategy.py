@@ -16,13 +16,14 @@ from zlib import crc32
 from msgspec import Struct
 
 from cotenant.domain.qos import QoSClass
-from cotenant_node_executor.sampling.snapshot import GroupUsage, Snapshot
+from cotenant_node_executor.sampling.snapshot import GroupUsage, UsageSnapshot
 from cotenant_node_executor.strategies.cpu.burst.config import (
-    ANNOTATION,
+    ANNOTATION_CPU_BURST,
     SECTION,
     BurstConfig,
     burst_strategy,
     pod_config,
+    policy_problems,
 )
 from cotenant_node_executor.strategies.cpu.burst.kernel_burst import MAX_BURST_US, pod_bursts_us
 from cotenant_node_executor.strategies.cpu.burst.quota_burst import next_pod_quota_us, next_quota_us, operation
@@ -32,7 +33,7 @@ from cotenant_node_executor.strategies.cpu.normalization import OFF, adopted_rat
 from cotenant_node_executor.strategies.pod_view import PodShape, PodView
 from cotenant_node_executor.strategies.readings import container_usages, pod_cpu_milli
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Cause, Decision, Desired, Input, Policy, Strategy
+from cotenant_node_executor.strategies.strategy import Cause, Desired, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place
 from cotenant_node_executor.targets.convert import MIN_QUOTA_US
 from cotenant_node_executor.targets.interface import Knob
@@ -66,13 +67,14 @@ class BurstMemory(Struct, frozen=True):
 _NEW = BurstMemory()
 
 
-def decide(situation: Situation, memory: Struct | None) -> Decision:
+def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     """Bursts, and one step of every quota when the sample is a new one."""
     before = memory if isinstance(memory, BurstMemory) else _NEW
     node = burst_strategy(situation.slo) if situation.slo is not None else None
+    problems = policy_problems(situation.slo)
     bursting = [(pod, config) for pod, config in _configured(situation, node) if _has_effect(config)]
     if not bursting:
-        return Decision()
+        return StrategyDecision(problems=problems)
     threshold = node.share_pool_threshold_percent if node is not None else 50
     now = _with_pool(situation, before, threshold)
     steps = situation.snapshot if now.at_ns != before.at_ns else None
@@ -84,7 +86,7 @@ def decide(situation: Situation, memory: Struct | None) -> Decision:
         containers |= bursts
         for group, values in _desired(pod, config, bursts, now.state).items():
             desired[group] = values
-    return Decision(desired, memory=_replaced(now, containers))
+    return StrategyDecision(desired, memory=_replaced(now, containers), problems=problems)
 
 
 def _configured(situation: Situation, node: BurstConfig | None) -> list[tuple[PodView, BurstConfig]]:
@@ -93,7 +95,7 @@ def _configured(situation: Situation, node: BurstConfig | None) -> list[tuple[Po
     found: list[tuple[PodView, BurstConfig]] = []
     if node is None:
         return found
-    asked = [group for group, pod in situation.pods.items() if on or ANNOTATION in pod.annotations]
+    asked = [group for group, pod in situation.pods.items() if on or ANNOTATION_CPU_BURST in pod.annotations]
     for group in sorted(asked):
         pod = situation.pods[group]
         if pod.qos in _NOT_BURSTABLE or pod.shape.holds_cpus:
@@ -131,7 +133,7 @@ def _quotas(
     config: BurstConfig,
     now: BurstMemory,
     before: Mapping[str, Burst],
-    snapshot: Snapshot | None,
+    snapshot: UsageSnapshot | None,
     ratio: float,
 ) -> dict[str, Burst]:
     """The burst of each of a pod's limited containers; without a snapshot no quota moves."""
@@ -193,7 +195,7 @@ def _replaced(now: BurstMemory, containers: Mapping[str, Burst]) -> BurstMemory:
     return BurstMemory(now.at_ns, now.pool, containers, now.state, now.pool_used_milli, now.pool_total_milli)
 
 
-def _inputs(policy: Policy) -> frozenset[Input]:
+def _inputs(policy: NodePolicy) -> frozenset[Input]:
     if policy.slo is None or burst_strategy(policy.slo) is None:
         return frozenset()
     return frozenset((Input.PODS, Input.USAGE))

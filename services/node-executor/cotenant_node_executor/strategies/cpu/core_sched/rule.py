@@ -45,7 +45,7 @@ class ClassQos(Struct, frozen=True):
     cpu_qos: CpuQos | None = msgspec.field(default=None, name="cpuQOS")
 
 
-class Policies(Struct, frozen=True, rename="camel"):
+class CpuQOSPolicy(Struct, frozen=True, rename="camel"):
     """The policies."""
 
     cpu_policy: str | None = None
@@ -54,7 +54,7 @@ class Policies(Struct, frozen=True, rename="camel"):
 class QosStrategy(Struct, frozen=True, rename="camel"):
     """The part of the section that core scheduling needs."""
 
-    policies: Policies | None = None
+    policies: CpuQOSPolicy | None = None
     lsr_class: ClassQos | None = None
     ls_class: ClassQos | None = None
     be_class: ClassQos | None = None

@@ -13,13 +13,13 @@ from __future__ import annotations
 from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS, QoSClass
-from cotenant_node_executor.strategies.cpu.core_sched.rule import CoreSchedRule, in_force, pod_group
+from cotenant_node_executor.strategies.cpu.core_sched.rule import CoreSchedRule, in_force, pod_group, qos_strategy
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
 from cotenant_node_executor.strategies.sections import QOS
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Decision, Desired, DesiredValues, Input, Policy, Strategy
+from cotenant_node_executor.strategies.strategy import Desired, DesiredValues, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place, ProcessAttribute, Processes, Sysctl, SysctlAttribute
-from cotenant_node_executor.targets.interface import ROOT_GROUP, Capabilities, Knob
+from cotenant_node_executor.targets.interface import ROOT_GROUP, Knob, NodeCapabilities
 
 NAME = "core-sched"
 CAPABILITY = "core_sched"
@@ -38,22 +38,22 @@ class Grouped(Struct, frozen=True):
     containers: frozenset[str] = frozenset()
 
 
-def rule_of(policy: Policy | Situation) -> CoreSchedRule | None:
+def rule_of(policy: NodePolicy | Situation) -> CoreSchedRule | None:
     """The rule; None where this kernel has no core scheduling."""
     return in_force(policy.slo) if supported(policy.capabilities) else None
 
 
-def supported(capabilities: Capabilities) -> bool:
+def supported(capabilities: NodeCapabilities) -> bool:
     """Whether this kernel has core scheduling."""
     return capabilities.supports(CAPABILITY)
 
 
-def decide(situation: Situation, memory: Struct | None) -> Decision:
+def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     """Groups of all containers, while the rule is on; otherwise of those that were in one."""
     before = memory if isinstance(memory, Grouped) else Grouped()
     rule = rule_of(situation)
     if rule is None or (not rule.enable and not before.containers):
-        return Decision(_idle(rule))
+        return StrategyDecision(_idle(rule), problems=qos_strategy.problems(situation.slo))
     desired: dict[Place, tuple[Desired, ...]] = {}
     if rule.enable:
         why = "core scheduling excludes group identity"
@@ -73,7 +73,7 @@ def decide(situation: Situation, memory: Struct | None) -> Decision:
                 desired[Processes(group)] = (Desired(ProcessAttribute.CORE_GROUP, "", NAME, "in no core group"),)
     left = before.containers - grouped
     kept = frozenset(group for group in left if group in situation.groups)
-    return Decision({**desired, **_idle(rule)}, memory=Grouped(frozenset(grouped) | kept))
+    return StrategyDecision({**desired, **_idle(rule)}, memory=Grouped(frozenset(grouped) | kept))
 
 
 UNNAMED = "default"
@@ -88,7 +88,7 @@ def _idle(rule: CoreSchedRule | None) -> DesiredValues:
     return {group: (Desired(Knob.CPU_IDLE, "1", NAME, "schedIdle of its class"),) for group in sorted(found) if group}
 
 
-def _inputs(policy: Policy) -> frozenset[Input]:
+def _inputs(policy: NodePolicy) -> frozenset[Input]:
     return frozenset() if rule_of(policy) is None else frozenset((Input.PODS,))
 
 

@@ -35,7 +35,7 @@ class ByAllocatable(Struct, frozen=True):
     up_to_priority: int
 
 
-class EvictConfig(Struct, frozen=True):
+class CpuEvictConfig(Struct, frozen=True):
     """The features that are on; None for one that is off."""
 
     window: SatisfactionConfig
@@ -63,8 +63,13 @@ class _Section(Struct, frozen=True, rename="camel"):
 _section = readable_section(THRESHOLD, _Section)
 
 
+def config_problems(slo: NodeSLORendered | None) -> tuple[str, ...]:
+    """Why the section is unreadable, if it is."""
+    return _section.problems(slo)
+
+
 @by_identity
-def evict_config(slo: NodeSLORendered) -> EvictConfig | None:
+def evict_config(slo: NodeSLORendered) -> CpuEvictConfig | None:
     """The configuration where some feature is on; None elsewhere."""
     found = _section(slo)
     if found is None or found.enable is not True:
@@ -72,7 +77,7 @@ def evict_config(slo: NodeSLORendered) -> EvictConfig | None:
     window = SatisfactionConfig(
         found.upper, found.lower, found.usage_threshold, found.cpu_evict_time_window_seconds, found.cpu_evict_policy
     )
-    config = EvictConfig(window, window if window.valid else None, _by_usage(found), _by_allocatable(found))
+    config = CpuEvictConfig(window, window if window.valid else None, _by_usage(found), _by_allocatable(found))
     return config if config.satisfaction or config.usage or config.allocatable else None
 
 

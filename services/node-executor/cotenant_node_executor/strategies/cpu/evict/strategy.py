@@ -21,20 +21,32 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from msgspec import Struct
 
 from cotenant.domain.qos import QoSClass
-from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.sampling.usage import best_effort_real_limit_milli, best_effort_request_milli
-from cotenant_node_executor.strategies.cpu.evict.config import ByAllocatable, ByUsage, EvictConfig, evict_config
+from cotenant_node_executor.strategies.cpu.evict.config import (
+    ByAllocatable,
+    ByUsage,
+    CpuEvictConfig,
+    config_problems,
+    evict_config,
+)
 from cotenant_node_executor.strategies.cpu.evict.satisfaction import BestEffort, SatisfactionConfig, release_milli
 from cotenant_node_executor.strategies.cpu.evict.thresholds import allocatable_release_milli, usage_release_milli
-from cotenant_node_executor.strategies.cpu.evict.victims import Candidate, by_priority, by_satisfaction, evictable, taken
+from cotenant_node_executor.strategies.cpu.evict.victims import (
+    CpuEvictionCandidate,
+    by_priority,
+    by_satisfaction,
+    evictable,
+    taken,
+)
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
 from cotenant_node_executor.strategies.readings import best_effort_cpu_milli, pod_cpu_milli
 from cotenant_node_executor.strategies.sections import THRESHOLD
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Cause, Decision, Evict, Input, Policy, Strategy
+from cotenant_node_executor.strategies.strategy import Cause, Evict, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.convert import PERIOD_US
 from cotenant_node_executor.targets.cpulist import smallest_cpu_list
-from cotenant_node_executor.targets.interface import UNLIMITED, Knob
+from cotenant_node_executor.targets.interface import UNLIMITED_TEXT, Knob
 
 NAME = "cpu-evict"
 SECOND_NS = 1_000_000_000
@@ -61,35 +73,35 @@ class EvictMemory(Struct, frozen=True):
     figures: Mapping[str, int] = {}
 
 
-class Demand(Struct, frozen=True):
-    """One feature's demand: candidates in order, and how much of their amounts must be released."""
+class CpuEvictionTask(Struct, frozen=True):
+    """One feature's task: candidates in order, and how much of their amounts must be released."""
 
     feature: str
-    candidates: Sequence[Candidate]
+    candidates: Sequence[CpuEvictionCandidate]
     release_milli: int
-    amount: Callable[[Candidate], int]
+    amount: Callable[[CpuEvictionCandidate], int]
     why: str
 
 
-def decide(situation: Situation, memory: Struct | None) -> Decision:
+def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     """The evictions that the last sample requires, beside the pods that are being ended."""
     snapshot, slo = situation.snapshot, situation.slo
     config = evict_config(slo) if slo is not None else None
     if config is None:
-        return Decision()
+        return StrategyDecision(problems=config_problems(slo))
     if snapshot is None or snapshot.node.cpu_milli is None:
-        return Decision(memory=memory)
+        return StrategyDecision(memory=memory)
     before = memory if isinstance(memory, EvictMemory) else EvictMemory()
     samples = _with_sample(situation, before.samples, config, snapshot, snapshot.node.cpu_milli)
-    demands = _demands(situation, config, samples, snapshot)
-    chosen = _chosen(demands, situation.evicting)
-    figures = _figures_of(samples[-1].best_effort, demands) if chosen else before.figures
+    tasks = _tasks(situation, config, samples, snapshot)
+    chosen = _chosen(tasks, situation.evicting)
+    figures = _figures_of(samples[-1].best_effort, tasks) if chosen else before.figures
     orders = tuple([Evict(uid, why) for uid, why in chosen.items()])
-    return Decision(orders=orders, memory=EvictMemory(samples, figures))
+    return StrategyDecision(orders=orders, memory=EvictMemory(samples, figures))
 
 
 def _with_sample(
-    situation: Situation, samples: tuple[Sample, ...], config: EvictConfig, snapshot: Snapshot, node_milli: int
+    situation: Situation, samples: tuple[Sample, ...], config: CpuEvictConfig, snapshot: UsageSnapshot, node_milli: int
 ) -> tuple[Sample, ...]:
     """The samples of the window with this one, which counts once however often it is read."""
     now_ns = snapshot.monotonic_ns
@@ -108,7 +120,7 @@ def _with_sample(
 
 def _real_limit_milli(situation: Situation) -> int:
     """The limit of best-effort work, by the files as they are; containers have the CPUs of the best-effort group here."""
-    quota = situation.current.get((BESTEFFORT, Knob.CPU_QUOTA), UNLIMITED)
+    quota = situation.current.get((BESTEFFORT, Knob.CPU_QUOTA), UNLIMITED_TEXT)
     text = situation.current.get((BESTEFFORT, Knob.CPUSET_CPUS))
     cpus = len(smallest_cpu_list(text, ())) if text else len(situation.node.processors)
     return best_effort_real_limit_milli(cpus, int(quota), PERIOD_US)
@@ -124,26 +136,28 @@ def _average(samples: Sequence[Sample]) -> BestEffort:
     )
 
 
-def _demands(situation: Situation, config: EvictConfig, samples: Sequence[Sample], snapshot: Snapshot) -> list[Demand]:
-    """Each feature's demand, in a stated order."""
+def _tasks(
+    situation: Situation, config: CpuEvictConfig, samples: Sequence[Sample], snapshot: UsageSnapshot
+) -> list[CpuEvictionTask]:
+    """Each feature's task, in a stated order."""
     pods = [situation.pods[group] for group in sorted(situation.pods)]
-    found: list[Demand] = []
+    found: list[CpuEvictionTask] = []
     if config.satisfaction is not None:
         found.append(_by_satisfaction(situation, config.satisfaction, samples, snapshot, pods))
     if config.allocatable is not None:
         found += _by_allocatable(situation, config.allocatable, snapshot, pods)
     if config.usage is not None:
         found.append(_by_usage(situation, config.usage, samples, snapshot, pods))
-    return [demand for demand in found if demand.release_milli > 0]
+    return [task for task in found if task.release_milli > 0]
 
 
 def _by_satisfaction(
     situation: Situation,
     config: SatisfactionConfig,
     samples: Sequence[Sample],
-    snapshot: Snapshot,
+    snapshot: UsageSnapshot,
     pods: Sequence[PodView],
-) -> Demand:
+) -> CpuEvictionTask:
     current = samples[-1].best_effort
     offered = _offered(situation)
     batch = None if offered is None else offered[0]
@@ -153,60 +167,60 @@ def _by_satisfaction(
         f"best-effort uses {int(current.used_milli)}m of {int(current.real_limit_milli)}m for {int(current.request_milli)}m "
         f"requested, satisfaction at or below {config.lower_percent}%: release {release}m"
     )
-    return Demand(SATISFACTION, by_satisfaction(candidates), release, _request, why)
+    return CpuEvictionTask(SATISFACTION, by_satisfaction(candidates), release, _request, why)
 
 
 def _by_allocatable(
-    situation: Situation, config: ByAllocatable, snapshot: Snapshot, pods: Sequence[PodView]
-) -> list[Demand]:
+    situation: Situation, config: ByAllocatable, snapshot: UsageSnapshot, pods: Sequence[PodView]
+) -> list[CpuEvictionTask]:
     offered = _offered(situation)
     if offered is None:
         return []
-    found: list[Demand] = []
+    found: list[CpuEvictionTask] = []
     for name, amount, of_pod in (("batch-cpu", offered[0], _batch_milli), ("mid-cpu", offered[1], _mid_milli)):
         asking = [_candidate(pod, of_pod(pod), snapshot) for pod in pods if of_pod(pod) > 0]
         requested = sum(pod.request_milli for pod in asking if (pod.priority or 0) <= config.up_to_priority)
         release = allocatable_release_milli(requested, amount, config.threshold_percent, config.lower_percent)
         candidates = [pod for pod in asking if evictable(pod, ALLOCATABLE, config.up_to_priority) and pod.uid in snapshot.pods]
         why = f"{requested}m of {name} requested, {amount}m offered, above {config.threshold_percent}%: release {release}m"
-        found.append(Demand(ALLOCATABLE, by_priority(candidates, then_usage=False), release, _request, why))
+        found.append(CpuEvictionTask(ALLOCATABLE, by_priority(candidates, then_usage=False), release, _request, why))
     return found
 
 
 def _by_usage(
-    situation: Situation, config: ByUsage, samples: Sequence[Sample], snapshot: Snapshot, pods: Sequence[PodView]
-) -> Demand:
+    situation: Situation, config: ByUsage, samples: Sequence[Sample], snapshot: UsageSnapshot, pods: Sequence[PodView]
+) -> CpuEvictionTask:
     used = sum(each.node_milli for each in samples) / len(samples)
     capacity = situation.node.capacity_milli
     release = usage_release_milli(capacity, used, config.threshold_percent, config.lower_percent)
     measured = [_candidate(pod, 0, snapshot) for pod in pods if pod_cpu_milli(snapshot, pod.uid) is not None]
     candidates = [pod for pod in measured if evictable(pod, USAGE, config.up_to_priority)]
     why = f"the node uses {int(used)}m of {capacity}m, {config.threshold_percent}% or more: release {release}m"
-    return Demand(USAGE, by_priority(candidates, then_usage=True), release, _used, why)
+    return CpuEvictionTask(USAGE, by_priority(candidates, then_usage=True), release, _used, why)
 
 
-def _chosen(demands: Sequence[Demand], going: Set[str]) -> dict[str, str]:
+def _chosen(tasks: Sequence[CpuEvictionTask], evicting: Set[str]) -> dict[str, str]:
     """New victims and why, in the order in which they were chosen."""
     chosen: dict[str, str] = {}
-    for demand in demands:
-        leaves = [pod.uid in going or pod.uid in chosen for pod in demand.candidates]
-        released = sum(demand.amount(pod) for pod, gone in zip(demand.candidates, leaves, strict=True) if gone)
-        staying = [pod for pod, gone in zip(demand.candidates, leaves, strict=True) if not gone]
-        for pod in taken(staying, demand.release_milli, demand.amount, released):
-            chosen[pod.uid] = f"{demand.feature}: {demand.why}"
+    for task in tasks:
+        leaves = [pod.uid in evicting or pod.uid in chosen for pod in task.candidates]
+        released = sum(task.amount(pod) for pod, gone in zip(task.candidates, leaves, strict=True) if gone)
+        staying = [pod for pod, gone in zip(task.candidates, leaves, strict=True) if not gone]
+        for pod in taken(staying, task.release_milli, task.amount, released):
+            chosen[pod.uid] = f"{task.feature}: {task.why}"
     return chosen
 
 
-def _candidate(pod: PodView, request_milli: int, snapshot: Snapshot) -> Candidate:
+def _candidate(pod: PodView, request_milli: int, snapshot: UsageSnapshot) -> CpuEvictionCandidate:
     used = pod_cpu_milli(snapshot, pod.uid) or 0
-    return Candidate(pod.uid, pod.priority, request_milli, used, pod.labels, pod.annotations)
+    return CpuEvictionCandidate(pod.uid, pod.priority, request_milli, used, pod.labels, pod.annotations)
 
 
-def _request(pod: Candidate) -> int:
+def _request(pod: CpuEvictionCandidate) -> int:
     return pod.request_milli
 
 
-def _used(pod: Candidate) -> int:
+def _used(pod: CpuEvictionCandidate) -> int:
     return pod.used_milli
 
 
@@ -229,16 +243,16 @@ def _offered(situation: Situation) -> tuple[int, int] | None:
     return (0, 0) if resources.withdrawn else (resources.batch_cpu_milli, resources.mid_cpu_milli)
 
 
-def _figures_of(best_effort: BestEffort, demands: Sequence[Demand]) -> dict[str, int]:
+def _figures_of(best_effort: BestEffort, tasks: Sequence[CpuEvictionTask]) -> dict[str, int]:
     figures = {
         "best-effort.limit.cpu-milli": int(best_effort.real_limit_milli),
         "best-effort.request.cpu-milli": int(best_effort.request_milli),
         "best-effort.used.cpu-milli": int(best_effort.used_milli),
     }
-    return figures | {f"{demand.feature}.release.cpu-milli": demand.release_milli for demand in demands}
+    return figures | {f"{task.feature}.release.cpu-milli": task.release_milli for task in tasks}
 
 
-def _inputs(policy: Policy) -> frozenset[Input]:
+def _inputs(policy: NodePolicy) -> frozenset[Input]:
     if policy.slo is None or evict_config(policy.slo) is None:
         return frozenset()
     return frozenset((Input.PODS, Input.CYCLE))

@@ -20,7 +20,7 @@ from msgspec import Struct
 from cotenant_node_executor.strategies.pod_eviction import is_enabled, policies_of, rank_of
 
 
-class Candidate(Struct, frozen=True):
+class CpuEvictionCandidate(Struct, frozen=True):
     """A pod; `request_milli`: of the resource that is to be released."""
 
     uid: str
@@ -31,23 +31,23 @@ class Candidate(Struct, frozen=True):
     annotations: Mapping[str, str] = {}
 
 
-def by_satisfaction(pods: Sequence[Candidate]) -> list[Candidate]:
+def by_satisfaction(pods: Sequence[CpuEvictionCandidate]) -> list[CpuEvictionCandidate]:
     """Batch pods in the order in which they are evicted for satisfaction; equal ones stay in order."""
     return sorted(pods, key=cmp_to_key(_compare))
 
 
-def _compare(one: Candidate, other: Candidate) -> int:
+def _compare(one: CpuEvictionCandidate, other: CpuEvictionCandidate) -> int:
     if one.priority is not None and other.priority is not None and one.priority != other.priority:
         return -1 if one.priority < other.priority else 1
     mine, others = _usage(one), _usage(other)
     return (mine < others) - (mine > others)
 
 
-def _usage(pod: Candidate) -> float:
+def _usage(pod: CpuEvictionCandidate) -> float:
     return pod.used_milli / pod.request_milli if pod.request_milli else 0.0
 
 
-def evictable(pod: Candidate, feature: str, up_to_priority: int) -> bool:
+def evictable(pod: CpuEvictionCandidate, feature: str, up_to_priority: int) -> bool:
     """Whether a pod may be evicted by this feature: the pod allows it, and its priority is not above the bound."""
     if not is_enabled(pod.labels) or (pod.priority or 0) > up_to_priority:
         return False
@@ -55,20 +55,23 @@ def evictable(pod: Candidate, feature: str, up_to_priority: int) -> bool:
     return policies is None or feature in policies
 
 
-def by_priority(pods: Sequence[Candidate], *, then_usage: bool) -> list[Candidate]:
+def by_priority(pods: Sequence[CpuEvictionCandidate], *, then_usage: bool) -> list[CpuEvictionCandidate]:
     """Pods in the order in which they are evicted for usage or allocatable."""
 
-    def key(pod: Candidate) -> tuple[int, int, int, int]:
+    def key(pod: CpuEvictionCandidate) -> tuple[int, int, int, int]:
         return *rank_of(pod.priority, pod.labels, pod.annotations), -pod.used_milli if then_usage else 0
 
     return sorted(pods, key=key)
 
 
 def taken(
-    pods: Sequence[Candidate], release_milli: int, amount: Callable[[Candidate], int], released_milli: int = 0
-) -> list[Candidate]:
+    pods: Sequence[CpuEvictionCandidate],
+    release_milli: int,
+    amount: Callable[[CpuEvictionCandidate], int],
+    released_milli: int = 0,
+) -> list[CpuEvictionCandidate]:
     """The first pods until the sum of their amounts reaches the release; `released_milli`: of pods that are leaving already."""
-    victims: list[Candidate] = []
+    victims: list[CpuEvictionCandidate] = []
     for pod in pods:
         if released_milli >= release_milli:
             break

@@ -21,15 +21,23 @@ from cotenant_node_executor.strategies.pod_view import BURSTABLE, PodShape
 from cotenant_node_executor.strategies.pods.pod_values import group_shares
 from cotenant_node_executor.strategies.sections import QOS
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Decision, Desired, DesiredValues, Input, PodDesired, Policy, Strategy
+from cotenant_node_executor.strategies.strategy import (
+    Desired,
+    DesiredValues,
+    Input,
+    NodePolicy,
+    PodDesired,
+    Strategy,
+    StrategyDecision,
+)
 from cotenant_node_executor.targets.address import Place
 from cotenant_node_executor.targets.convert import MAX_SHARES
-from cotenant_node_executor.targets.interface import Capabilities, Knob
+from cotenant_node_executor.targets.interface import Knob, NodeCapabilities
 
 NAME = "idle"
 
 
-def of_pod(pod: PodShape, policy: Policy) -> PodDesired:
+def of_pod(pod: PodShape, policy: NodePolicy) -> PodDesired:
     """A pod's cpu.idle."""
     rule = idle_rule(policy.slo, policy.capabilities)
     if rule is None:
@@ -39,13 +47,13 @@ def of_pod(pod: PodShape, policy: Policy) -> PodDesired:
     return PodDesired(pod=(Desired(Knob.CPU_IDLE, "1" if gives_way else "0", NAME, why),))
 
 
-def decide(situation: Situation, _memory: Struct | None) -> Decision:
+def decide(situation: Situation, _memory: Struct | None) -> StrategyDecision:
     """Shares of the latency-sensitive groups while the rule is on."""
     rule = idle_rule(situation.slo, situation.capabilities)
-    return Decision(_raised(situation, rule)) if rule is not None and rule.enable else Decision()
+    return StrategyDecision(_raised(situation, rule)) if rule is not None and rule.enable else StrategyDecision()
 
 
-def idle_rule(slo: NodeSLORendered | None, capabilities: Capabilities) -> IdentityRule | None:
+def idle_rule(slo: NodeSLORendered | None, capabilities: NodeCapabilities) -> IdentityRule | None:
     """The rule; None where this strategy does not apply."""
     rule = rule_of(slo)
     if rule is None or capabilities.supports(Knob.CPU_BVT) or not capabilities.supports(Knob.CPU_IDLE):
@@ -69,7 +77,7 @@ def _raised(situation: Situation, rule: IdentityRule) -> DesiredValues:
     return desired
 
 
-def _inputs(policy: Policy) -> frozenset[Input]:
+def _inputs(policy: NodePolicy) -> frozenset[Input]:
     rule = idle_rule(policy.slo, policy.capabilities)
     return frozenset((Input.PODS,) if rule is not None and rule.enable else ())
 

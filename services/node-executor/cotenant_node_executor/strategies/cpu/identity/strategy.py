@@ -26,8 +26,8 @@ from cotenant_node_executor.strategies.cpu.identity.group_identity import (
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, PodShape
 from cotenant_node_executor.strategies.sections import QOS
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Decision, Desired, Input, Policy, Strategy
-from cotenant_node_executor.targets.interface import ROOT_GROUP, Capabilities, Knob
+from cotenant_node_executor.strategies.strategy import Desired, Input, NodePolicy, Strategy, StrategyDecision
+from cotenant_node_executor.targets.interface import ROOT_GROUP, Knob, NodeCapabilities
 
 NAME = "group-identity"
 
@@ -46,7 +46,7 @@ def _rule(slo: NodeSLORendered) -> IdentityRule:
     return identity_rule(slo.cpu_policy, lsr, ls, be)
 
 
-def bvt_rule(slo: NodeSLORendered | None, capabilities: Capabilities) -> IdentityRule | None:
+def bvt_rule(slo: NodeSLORendered | None, capabilities: NodeCapabilities) -> IdentityRule | None:
     """The rule; None on a kernel without group identity, where this strategy does not apply."""
     return rule_of(slo) if capabilities.supports(Knob.CPU_BVT) else None
 
@@ -63,11 +63,11 @@ def effective_identity(rule: IdentityRule, pod: PodShape) -> int:
     return pod_identity(rule, pod.qos.value, pod.kube_qos.value)
 
 
-def decide(situation: Situation, _memory: Struct | None) -> Decision:
+def decide(situation: Situation, _memory: Struct | None) -> StrategyDecision:
     """Values of every directory below the root that is or belongs to a QoS class, a pod or a host application."""
     rule = bvt_rule(situation.slo, situation.capabilities)
     if rule is None or not identity_active(rule, supported=True, sysctl=situation.identity_sysctl):
-        return Decision()
+        return StrategyDecision()
     directories = {
         ROOT_GROUP: rule.kube_qos_dir[KubeQoS.GUARANTEED],
         BURSTABLE: rule.kube_qos_dir[KubeQoS.BURSTABLE],
@@ -89,12 +89,12 @@ def decide(situation: Situation, _memory: Struct | None) -> Decision:
         own = application.own_group
         if own is not None and own in situation.groups and own not in directories:
             values[own] = host_identity(rule, application.qos)
-    return Decision({
+    return StrategyDecision({
         group: (Desired(Knob.CPU_BVT, str(values[group]), NAME, "identity of its class"),) for group in sorted(values)
     })
 
 
-def _inputs(policy: Policy) -> frozenset[Input]:
+def _inputs(policy: NodePolicy) -> frozenset[Input]:
     return frozenset(() if bvt_rule(policy.slo, policy.capabilities) is None else (Input.PODS,))
 
 

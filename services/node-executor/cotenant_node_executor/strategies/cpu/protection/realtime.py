@@ -23,7 +23,7 @@ from cotenant_node_executor.strategies.cpu.protection.need import NO_NEED, Need,
 from cotenant_node_executor.strategies.pod_view import BURSTABLE, PodView
 from cotenant_node_executor.strategies.sections import QOS
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Cause, Decision, Desired, Input, Policy, Strategy
+from cotenant_node_executor.strategies.strategy import Cause, Desired, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place, RealtimeAttribute, RealtimeThreads
 from cotenant_node_executor.targets.interface import ROOT_GROUP, THREADS, Knob
 from cotenant_node_executor.targets.other.realtime import (
@@ -40,7 +40,7 @@ NAME = "realtime"
 COOL_DOWN_NS = 60_000_000_000
 
 
-class Given(Struct, frozen=True):
+class RealtimeMemory(Struct, frozen=True):
     """`share_us`: each pod's budget at the last decision; `groups`: the pods that have one; `waiting`: pods in the fair class
     until when, in monotonic ns, and why; `refused`: why no pod can have it, and until when that is assumed."""
 
@@ -52,19 +52,19 @@ class Given(Struct, frozen=True):
     need: Need = NO_NEED
 
 
-NOTHING = Given()
+NOTHING = RealtimeMemory()
 
 
-def decide(situation: Situation, memory: Struct | None) -> Decision:
+def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     """Classes and budgets."""
-    before = memory if isinstance(memory, Given) else NOTHING
+    before = memory if isinstance(memory, RealtimeMemory) else NOTHING
     budgeted = situation.capabilities.supports(Knob.CPU_RT_RUNTIME)
     found = protected(situation)
     asking = () if found is None else found.realtime
     if not asking and before == NOTHING:
         # An executor that was killed may have left budgets: once they are desired to be 0.
         found_before = {} if memory is not None or not budgeted else _none(situation)
-        return Decision(found_before, memory=NOTHING, problems=() if found is None else found.problems)
+        return StrategyDecision(found_before, memory=NOTHING, problems=() if found is None else found.problems)
     now = situation.snapshot.monotonic_ns if situation.snapshot is not None else 0
     problems = list(found.problems) if found is not None else []
     refused_until, refused = before.refused_until, before.refused
@@ -104,8 +104,8 @@ def decide(situation: Situation, memory: Struct | None) -> Decision:
             desired[RealtimeThreads(group)] = (Desired(RealtimeAttribute.CLASS, FAIR, NAME, why),)
     groups = frozenset(pod.group for pod in given)
     needed = needed.after(groups ^ before.groups) if asking else NO_NEED
-    memory = Given(share, groups, waiting, refused_until, refused, needed)
-    return Decision(desired, memory=memory, problems=tuple(problems))
+    memory = RealtimeMemory(share, groups, waiting, refused_until, refused, needed)
+    return StrategyDecision(desired, memory=memory, problems=tuple(problems))
 
 
 def _budgets(pods: Sequence[PodView], share_us: int) -> dict[Place, tuple[Desired, ...]]:
@@ -139,10 +139,12 @@ def _period(runtime_us: int, why: str) -> tuple[Desired, ...]:
 
 
 def _figures(memory: Struct | None) -> dict[str, int]:
-    return {"pods.realtime": len(memory.groups), "pods.waiting": len(memory.waiting)} if isinstance(memory, Given) else {}
+    return (
+        {"pods.realtime": len(memory.groups), "pods.waiting": len(memory.waiting)} if isinstance(memory, RealtimeMemory) else {}
+    )
 
 
-def _inputs(policy: Policy) -> frozenset[Input]:
+def _inputs(policy: NodePolicy) -> frozenset[Input]:
     # Also while it is off: pods that had the class are demoted.
     return frozenset((Input.PODS, Input.USAGE) if policy.capabilities.supports(THREADS) else ())
 

@@ -27,7 +27,7 @@ from cotenant_node_executor.strategies.cpu.protection.placing import BUSY_MILLI,
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
 from cotenant_node_executor.strategies.sections import QOS
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Cause, Decision, Desired, Input, Policy, Strategy
+from cotenant_node_executor.strategies.strategy import Cause, Desired, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place, Thread, ThreadAttribute
 from cotenant_node_executor.targets.cpulist import format_cpu_list, parse_cpu_list
 from cotenant_node_executor.targets.interface import SLICES, THREADS, Knob
@@ -40,7 +40,7 @@ REST_SAMPLES = 30
 LATE_SAMPLES = 3
 
 
-class Spread(Struct, frozen=True):
+class ThreadSpread(Struct, frozen=True):
     """`put`: threads with a CPU of their own; `sliced`: threads with a long slice; `rest`: samples without spreading."""
 
     put: dict[int, Put] = {}
@@ -54,12 +54,12 @@ class Spread(Struct, frozen=True):
     """Why nothing is spread for that, until spreading resumes."""
 
 
-NOTHING = Spread()
+NOTHING = ThreadSpread()
 
 
-def decide(situation: Situation, memory: Struct | None) -> Decision:
+def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     """Spread the busy threads of this sample."""
-    before = memory if isinstance(memory, Spread) else NOTHING
+    before = memory if isinstance(memory, ThreadSpread) else NOTHING
     found = protected(situation)
     pods = () if found is None else tuple(pod for pod in found.fair if not pod.bound_cpus)
     threads = {each.tid: each.milli for pod in pods for each in _of(situation, pod)}
@@ -76,7 +76,7 @@ def decide(situation: Situation, memory: Struct | None) -> Decision:
         own = _of_thread(tid, before, now, everything)
         if own:
             desired[Thread(tid)] = own
-    return Decision(desired, memory=now, problems=problems(late))
+    return StrategyDecision(desired, memory=now, problems=problems(late))
 
 
 def shared_cpus(situation: Situation) -> frozenset[int]:
@@ -89,27 +89,27 @@ def _of(situation: Situation, pod: PodView) -> tuple[ThreadUsage, ...]:
 
 
 def _next(
-    situation: Situation, before: Spread, threads: dict[int, int], cpus: tuple[int, ...], held: Lateness | None
-) -> Spread:
+    situation: Situation, before: ThreadSpread, threads: dict[int, int], cpus: tuple[int, ...], held: Lateness | None
+) -> ThreadSpread:
     sample = situation.snapshot.monotonic_ns if situation.snapshot is not None else 0
     if sample == before.sample:
         # A pod came or went: removed ones are dropped, and the next sample decides.
         put = {tid: each for tid, each in before.put.items() if tid in threads}
-        return Spread(put, before.sliced & threads.keys(), before.rest, sample, before.late, before.why)
+        return ThreadSpread(put, before.sliced & threads.keys(), before.rest, sample, before.late, before.why)
     sliced: frozenset[int] = frozenset()
     if situation.capabilities.supports(SLICES):
         sliced = frozenset(tid for tid, milli in threads.items() if milli >= BUSY_MILLI or tid in before.sliced)
     rest = max(before.rest - 1, 0)
     if _system_percent(situation) > (SYSTEM_PERCENT if before.rest == 0 else SYSTEM_AGAIN_PERCENT):
-        return Spread({}, sliced, REST_SAMPLES, sample)
+        return ThreadSpread({}, sliced, REST_SAMPLES, sample)
     if rest:
-        return Spread({}, sliced, rest, sample, why=before.why)
+        return ThreadSpread({}, sliced, rest, sample, why=before.why)
     late = before.late + 1 if held is not None else 0
     if held is not None and late >= LATE_SAMPLES:
-        return Spread({}, sliced, REST_SAMPLES, sample, why=f"late for {late} samples on CPUs of its own: {held.text}")
+        return ThreadSpread({}, sliced, REST_SAMPLES, sample, why=f"late for {late} samples on CPUs of its own: {held.text}")
     put = placed(threads, before.put, cpus)
     busy = sum(milli >= BUSY_MILLI for milli in threads.values())
-    return Spread(put, sliced, REST_SAMPLES if busy > len(cpus) else 0, sample, late)
+    return ThreadSpread(put, sliced, REST_SAMPLES if busy > len(cpus) else 0, sample, late)
 
 
 def _system_percent(situation: Situation) -> float:
@@ -118,7 +118,7 @@ def _system_percent(situation: Situation) -> float:
     return 100.0 if used is None else 100.0 * used / max(situation.node.capacity_milli, 1)
 
 
-def _of_thread(tid: int, before: Spread, now: Spread, everything: str) -> tuple[Desired, ...]:
+def _of_thread(tid: int, before: ThreadSpread, now: ThreadSpread, everything: str) -> tuple[Desired, ...]:
     found: list[Desired] = []
     if tid in now.put:
         why = "no two busy latency-sensitive threads share a CPU"
@@ -133,12 +133,12 @@ def _of_thread(tid: int, before: Spread, now: Spread, everything: str) -> tuple[
 
 
 def _figures(memory: Struct | None) -> dict[str, int]:
-    if not isinstance(memory, Spread):
+    if not isinstance(memory, ThreadSpread):
         return {}
     return {"threads.spread": len(memory.put), "threads.long-slice": len(memory.sliced)}
 
 
-def _inputs(policy: Policy) -> frozenset[Input]:
+def _inputs(policy: NodePolicy) -> frozenset[Input]:
     # Also while it is off: threads that it pinned are released.
     return frozenset((Input.PODS, Input.USAGE) if policy.capabilities.supports(THREADS) else ())
 

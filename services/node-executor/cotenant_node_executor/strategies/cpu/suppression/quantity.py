@@ -30,7 +30,7 @@ class PodClass(Struct, frozen=True):
     kube_qos: str
 
 
-class HostApplication(Struct, frozen=True):
+class HostApplicationClass(Struct, frozen=True):
     """A host application of the node SLO: processes outside of pods."""
 
     name: str
@@ -51,7 +51,7 @@ def pod_is_batch(pod: PodClass) -> bool:
     return pod.qos == QoSClass.BE or pod.kube_qos == KubeQoS.BEST_EFFORT
 
 
-def host_is_batch(host: HostApplication) -> bool:
+def host_is_batch(host: HostApplicationClass) -> bool:
     """True for a batch application below the best-effort group."""
     return host.qos == QoSClass.BE and host.base == KUBEPODS_BESTEFFORT
 
@@ -66,7 +66,7 @@ def split_usage(
     reserved: float,
     pods: Sequence[PodClass],
     pod_used: Mapping[str, float],
-    hosts: Sequence[HostApplication] = (),
+    hosts: Sequence[HostApplicationClass] = (),
     host_used: Mapping[str, float] | None = None,
 ) -> UsageSplit:
     """Split the node's usage (all in milli-CPU). A pod with usage but without manifest counts as non-batch; an application

@@ -28,7 +28,7 @@ import msgspec
 from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS, QoSClass
-from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.sampling.wanted import wanted_by
 from cotenant_node_executor.strategies.cpu.protection.lateness import lateness, worst
 from cotenant_node_executor.strategies.cpu.suppression.cfs_quota import next_quota
@@ -39,7 +39,7 @@ from cotenant_node_executor.strategies.cpu.suppression.cpu_set import (
     with_dead_band,
 )
 from cotenant_node_executor.strategies.cpu.suppression.quantity import (
-    HostApplication,
+    HostApplicationClass,
     PodClass,
     UsageSplit,
     reserved_milli,
@@ -50,10 +50,18 @@ from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.strategies.pods.batch_values import CFS_QUOTA
 from cotenant_node_executor.strategies.sections import THRESHOLD
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Cause, Decision, Desired, DesiredValues, Input, Policy, Strategy
+from cotenant_node_executor.strategies.strategy import (
+    Cause,
+    Desired,
+    DesiredValues,
+    Input,
+    NodePolicy,
+    Strategy,
+    StrategyDecision,
+)
 from cotenant_node_executor.targets.address import Place
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
-from cotenant_node_executor.targets.interface import UNLIMITED, Knob
+from cotenant_node_executor.targets.interface import UNLIMITED_TEXT, Knob
 
 NAME = "suppress"
 CAPACITY, QUANTITY = "capacity.cpu-milli", "best-effort.cpu-milli"
@@ -110,7 +118,7 @@ def suppress(situation: Situation, spiked_ns: int = 0, held: HeldBack = NOTHING_
     if slo is None:
         return None
     if not slo.enable or situation.node.manages_batch_cpus:
-        return Suppression(policy=OFF, values=_values(UNLIMITED, OFF, _widest(situation)))
+        return Suppression(policy=OFF, values=_values(UNLIMITED_TEXT, OFF, _widest(situation)))
     snapshot = situation.spike or situation.snapshot
     if snapshot is None or snapshot.node.cpu_milli is None:
         return None
@@ -155,7 +163,7 @@ def _held_back(situation: Situation, before: HeldBack, most_milli: int) -> HeldB
     return HeldBack(left, on_time, sample)
 
 
-def _split(situation: Situation, snapshot: Snapshot, node_used_milli: int) -> UsageSplit:
+def _split(situation: Situation, snapshot: UsageSnapshot, node_used_milli: int) -> UsageSplit:
     used = {
         uid: float(pod.usage.cpu_milli) for uid, pod in snapshot.pods.items() if pod.usage.cpu_milli is not None
     }
@@ -165,7 +173,7 @@ def _split(situation: Situation, snapshot: Snapshot, node_used_milli: int) -> Us
         float(reserved_milli(situation.node.capacity_milli, situation.node.allocatable_milli, annotated)),
         [*(PodClass(pod.uid, pod.qos, pod.kube_qos) for pod in situation.pods.values()), *_ended_batch(situation, snapshot)],
         used,
-        [HostApplication(each.name, each.qos, each.base) for each in wanted_by(situation.slo).host_applications],
+        [HostApplicationClass(each.name, each.qos, each.base) for each in wanted_by(situation.slo).host_applications],
         {
             name: float(each.usage.cpu_milli)
             for name, each in snapshot.host_applications.items()
@@ -174,7 +182,7 @@ def _split(situation: Situation, snapshot: Snapshot, node_used_milli: int) -> Us
     )
 
 
-def _ended_batch(situation: Situation, snapshot: Snapshot) -> list[PodClass]:
+def _ended_batch(situation: Situation, snapshot: UsageSnapshot) -> list[PodClass]:
     """Pods of the best-effort tree that ended since the sample: their usage counts as batch usage, not as service usage."""
     known = {pod.uid for pod in situation.pods.values()}
     return [
@@ -186,9 +194,9 @@ def _ended_batch(situation: Situation, snapshot: Snapshot) -> list[PodClass]:
 
 def _by_quota(situation: Situation, decided: Suppression, may_grow: bool) -> DesiredValues:
     text = situation.current.get((BESTEFFORT, Knob.CPU_QUOTA))
-    current = int(text) if text is not None else int(UNLIMITED)
+    current = int(text) if text is not None else int(UNLIMITED_TEXT)
     quota = next_quota(decided.quantity_milli, decided.capacity_milli, current)
-    if quota is not None and not may_grow and quota > current != int(UNLIMITED):
+    if quota is not None and not may_grow and quota > current != int(UNLIMITED_TEXT):
         quota = None
     return _values(str(current if quota is None else quota), decided.why, _widest(situation))
 
@@ -200,7 +208,7 @@ def _by_cpuset(situation: Situation, decided: Suppression, may_grow: bool) -> De
     wanted = decided.quantity_milli if may_grow else min(decided.quantity_milli, 1000 * len(current))
     quantity = with_dead_band(wanted, len(current), decided.capacity_milli)
     chosen = next_cpuset(quantity, processors, current, situation.tree.owners, _excluded(situation))
-    return _values(UNLIMITED, decided.why, _sets(situation, chosen, decided.why) if chosen is not None else {})
+    return _values(UNLIMITED_TEXT, decided.why, _sets(situation, chosen, decided.why) if chosen is not None else {})
 
 
 def _excluded(situation: Situation) -> frozenset[int]:
@@ -236,14 +244,14 @@ def _sets(situation: Situation, cpus: str, why: str) -> Mapping[str, Desired]:
     return {group: Desired(Knob.CPUSET_CPUS, targets[group], NAME, why) for group in sorted(targets)}
 
 
-def decide(situation: Situation, memory: Struct | None) -> Decision:
+def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     """This cycle's suppression as a decision; its memory holds the figures for the events."""
     before = memory if isinstance(memory, Suppression) else None
     decided = suppress(situation) if before is None else suppress(situation, before.spiked_ns, before.held)
-    return Decision(decided.values, memory=decided) if decided is not None else Decision(keep=True)
+    return StrategyDecision(decided.values, memory=decided) if decided is not None else StrategyDecision(keep=True)
 
 
-def _inputs(policy: Policy) -> frozenset[Input]:
+def _inputs(policy: NodePolicy) -> frozenset[Input]:
     enabled = policy.slo is not None and policy.slo.enable
     return frozenset((Input.TREE, Input.PODS, Input.USAGE, Input.SPIKE) if enabled else (Input.TREE,))
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cotenant_node_executor.targets.cgroup.files import KNOB_FILES, PRESSURE_STATS, STAT_FILES
-from cotenant_node_executor.targets.cgroup.sandbox.rules import Refusal, check_write, defaults, effective_cpus, merge_text
+from cotenant_node_executor.targets.cgroup.sandbox.rules import KernelRefusal, check_write, defaults, effective_cpus, merge_text
 from cotenant_node_executor.targets.cgroup.sandbox.usage import ProcessRow, members, memory_of, read_processes
 from cotenant_node_executor.targets.cgroup.tree import GroupTree, directories_below, parents, read_file
 from cotenant_node_executor.targets.cpulist import format_cpu_list
@@ -105,7 +105,7 @@ class SandboxDriver(GroupTree):
         try:
             parent = None if directory == self._root else self._files(directory.parent)
             check_write(self.version, file, after, parent, children, self._cpus)
-        except Refusal as refusal:
+        except KernelRefusal as refusal:
             raise OSError(refusal.errno, f"{os.strerror(refusal.errno)} ({refusal})", str(path)) from refusal
         path.write_text(after[file])
         if file == "cpuset.cpus":

@@ -58,7 +58,7 @@ V1_DEFAULTS: dict[str, str] = {
 }
 
 
-class Refusal(Exception):  # noqa: N818 - the kernel's answer, not a fault
+class KernelRefusal(Exception):  # noqa: N818 - the kernel's answer, not a fault
     """The error that the kernel would return."""
 
     def __init__(self, number: int, why: str) -> None:
@@ -99,7 +99,7 @@ def check_write(
 ) -> None:
     """Check a write. ``group``: its files as after the write; ``parent``: None for the executor's root. Raises Refusal."""
     if file in ("cpu.weight", "cpu.shares") and group["cpu.idle"] == "1":
-        raise Refusal(errno.EINVAL, f"{file} while cpu.idle is 1")
+        raise KernelRefusal(errno.EINVAL, f"{file} while cpu.idle is 1")
     if file in ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us", _burst_file(version)):
         _check_bandwidth(version, group, parent, children)
     if file == "cpuset.cpus":
@@ -109,14 +109,14 @@ def check_write(
 def _check_bandwidth(version: CgroupVersion, group: Files, parent: Files | None, children: Iterable[Files]) -> None:
     quota, period = _bandwidth(version, group)
     if period < 1000 or (quota != -1 and quota < MIN_QUOTA_US):
-        raise Refusal(errno.EINVAL, "quota or period below 1 ms")
+        raise KernelRefusal(errno.EINVAL, "quota or period below 1 ms")
     if quota != -1 and parse_int(group[_burst_file(version)], "burst") > quota:
-        raise Refusal(errno.EINVAL, "burst above the quota")
+        raise KernelRefusal(errno.EINVAL, "burst above the quota")
     if version is CgroupVersion.V2:
         return  # v2 allows a child's value above its parent's: the smaller one applies
     for upper, lower in ((parent, group), *((group, child) for child in children)):
         if upper is not None and _ratio_above(_bandwidth(version, lower), _bandwidth(version, upper)):
-            raise Refusal(errno.EINVAL, "a parent's quota ratio below a child's")
+            raise KernelRefusal(errno.EINVAL, "a parent's quota ratio below a child's")
 
 
 def _ratio_above(lower: tuple[int, int], upper: tuple[int, int]) -> bool:
@@ -128,14 +128,14 @@ def _check_cpuset(
 ) -> None:
     wanted = set(parse_cpu_list(group["cpuset.cpus"]))
     if not wanted <= set(cpus):
-        raise Refusal(errno.EINVAL, "CPUs that this machine does not have")
+        raise KernelRefusal(errno.EINVAL, "CPUs that this machine does not have")
     if version is CgroupVersion.V2:
         return  # v2 leaves CPUs that the parent lacks out of cpuset.cpus.effective
     if parent is not None and not wanted <= set(parse_cpu_list(parent["cpuset.cpus"])):
-        raise Refusal(errno.EACCES, "CPUs outside the parent's cpuset")
+        raise KernelRefusal(errno.EACCES, "CPUs outside the parent's cpuset")
     for child in children:
         if not set(parse_cpu_list(child["cpuset.cpus"])) <= wanted:
-            raise Refusal(errno.EBUSY, "CPUs that a child's cpuset has are missing")
+            raise KernelRefusal(errno.EBUSY, "CPUs that a child's cpuset has are missing")
 
 
 def effective_cpus(configured: str, parents_effective: tuple[int, ...]) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ class WouldChange(Struct, frozen=True):
     old: str
 
 
-class Rehearsed(Struct, frozen=True):
+class DryRunResult(Struct, frozen=True):
     """What one strategy would do."""
 
     strategy: str
@@ -34,7 +34,7 @@ class Rehearsed(Struct, frozen=True):
     orders: tuple[Order, ...] = ()
 
 
-class Rehearsal:
+class DryRuns:
     """The dry runs of one node."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Rehearsal:
             self._orders[strategy] = now
         self._new_orders += [(strategy, order) for of, order in now.items() if of not in before]
 
-    def report(self, in_force: Callable[[Place, Attribute], Desired | None]) -> tuple[Rehearsed, ...]:
+    def report(self, in_force: Callable[[Place, Attribute], Desired | None]) -> tuple[DryRunResult, ...]:
         """What is new since the last call, by strategy."""
         if not self._changed and not self._new_orders:
             return ()
@@ -87,6 +87,6 @@ class Rehearsal:
         self._changed.clear()
         self._new_orders.clear()
         return tuple([
-            Rehearsed(strategy, tuple(changes.get(strategy, ())), tuple(orders.get(strategy, ())))
+            DryRunResult(strategy, tuple(changes.get(strategy, ())), tuple(orders.get(strategy, ())))
             for strategy in sorted({*changes, *orders})
         ])
