@@ -309,10 +309,10 @@ class MetricsIngestCore:
         ]
         return sorted(events, key=lambda event: event.subject.startswith(PREDICTIONS))
 
-    def shown(self) -> dict[str, PredictionFigures]:
+    def predictions(self) -> dict[str, PredictionFigures]:
         """The predictions of nodes whose samples arrive, by name; for another thread."""
         return {
-            name: published.shown
+            name: published.prediction
             for name, node in [*self._nodes.items()]
             if (published := node.published) is not None and published.measured and published.unknown_since is None
         }

@@ -29,9 +29,9 @@ Value = tuple[float, dict[str, str]]
 
 
 def _by_node(core: MetricsIngestCore) -> Iterator[tuple[str, PredictionFigures]]:
-    """The nodes whose samples arrive, by name, each with the name under which it is shown."""
-    for place, (name, shown) in enumerate(sorted(core.shown().items())):
-        yield name if place < MOST_NODES else OTHER_NODES, shown
+    """The nodes whose samples arrive, by name, each with the label under which it is published."""
+    for place, (name, figures) in enumerate(sorted(core.predictions().items())):
+        yield name if place < MOST_NODES else OTHER_NODES, figures
 
 
 def _amounts(usages: Iterator[tuple[tuple[tuple[str, str], ...], Usage]]) -> Iterator[Value]:
@@ -48,24 +48,24 @@ def _amounts(usages: Iterator[tuple[tuple[tuple[str, str], ...], Usage]]) -> Ite
 
 def _reclaimable(core: MetricsIngestCore) -> Iterator[Value]:
     return _amounts(
-        ((("node", node), *_PROD.items()), shown.reclaimable or Usage()) for node, shown in _by_node(core)
+        ((("node", node), *_PROD.items()), figures.reclaimable or Usage()) for node, figures in _by_node(core)
     )
 
 
 def _failed(core: MetricsIngestCore) -> Iterator[Value]:
     failed: dict[str, int] = {}
-    for node, shown in _by_node(core):
-        failed[node] = failed.get(node, 0) + (shown.reclaimable is None)
+    for node, figures in _by_node(core):
+        failed[node] = failed.get(node, 0) + (figures.reclaimable is None)
     for node, count in failed.items():
         yield count, {"node": node, **_PROD}
 
 
 def _of_predictors(core: MetricsIngestCore, *, peaks: bool) -> Iterator[tuple[tuple[tuple[str, str], ...], Usage]]:
-    for node, shown in _by_node(core):
-        for predictor, reclaimable, peak in shown.predictors:
+    for node, figures in _by_node(core):
+        for predictor, reclaimable, peak in figures.predictors:
             name = PREDICTORS.get(predictor, predictor)
             yield (("node", node), ("predictor", name)), peak if peaks else reclaimable
-        result = shown.peak if peaks else shown.reclaimable
+        result = figures.peak if peaks else figures.reclaimable
         if result is not None:
             yield (("node", node), ("predictor", RESULT)), result
 

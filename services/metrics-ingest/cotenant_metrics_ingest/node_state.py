@@ -97,7 +97,7 @@ class PublishedReport(msgspec.Struct, frozen=True, gc=False):
     span_ms: int
     """The digest's: the newest sample, and how often messages come; 0 without one."""
     encoded: bytes
-    shown: PredictionFigures
+    prediction: PredictionFigures
 
     @classmethod
     def of(cls, metric: NodeMetricComputed, *, whole: bool) -> "PublishedReport":

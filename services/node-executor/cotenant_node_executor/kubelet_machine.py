@@ -202,19 +202,19 @@ class KubeletMachine(KernelMachine):
             logger.error("%s of %s could not be restored; the next start tries again", knob.value, group or "/")
 
     def stop_everything(self, now: datetime, grace_seconds: int) -> bool:
-        """Nothing of kubelet's is stopped; what was set is restored by `close`."""
+        """Kubelet's pods are not stopped; `close` restores the files that were set."""
         del now, grace_seconds
         return True
 
     def close(self) -> None:
-        """See `KernelMachine`; and restore everything, as the groups are not the executor's."""
+        """See `KernelMachine`; also restore every file, as the groups belong to kubelet."""
         super().close()
         self.restore()
         self._other_writer.apply({})
         self._kubepods.close()
         self._kubelet.take(NOTHING_BOUND)
         if not self._own.close():
-            logger.warning("%s is left: it holds processes", self._own.root_group)
+            logger.warning("%s is not removed: it contains processes", self._own.root_group)
 
 
 def kubelet_pods(pods: Iterable[PodToRun]) -> dict[str, KubeletPod]:

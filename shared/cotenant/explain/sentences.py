@@ -32,7 +32,7 @@ from cotenant.events.placements import Placement, PlacementPhase, Waiting, waiti
 from cotenant.events.quotas import ProfiledQuota, QuotaRuntime
 from cotenant.events.reservations import ReservationShare, ReservationStatus
 from cotenant.explain.descheduling import DESCHEDULING
-from cotenant.explain.predictions import cores, mebibytes, prediction_figures
+from cotenant.explain.predictions import cores, mebibytes, prediction_figures, window_figures
 from cotenant.model.quantities import format_amount
 from cotenant.model.subjects import tokens
 
@@ -312,8 +312,7 @@ def figures(event: Event) -> dict[str, str]:
         for resource, amount in data.devices.items():
             found[resource] = format_amount(resource, amount)
     elif isinstance(data, NodeMetricComputed):
-        for window in data.aggregated_node_usages:
-            found[f"p95 over {window.duration_seconds}s"] = cores(window.p95.cpu_milli)
+        found = window_figures(data)
         if data.prediction is not None:
             found |= prediction_figures(data.prediction)
         for pod in data.pods:

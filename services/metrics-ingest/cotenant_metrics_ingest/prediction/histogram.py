@@ -150,13 +150,16 @@ class Histograms:
             used = table >= self.epsilon
             lowest = used.argmax(axis=1)
             highest = table.shape[1] - 1 - used[:, ::-1].argmax(axis=1)
-            table[np.arange(table.shape[1]) < lowest[:, np.newaxis]] = 0.0
+            if not np.array_equal(used, table > 0):
+                # Weights below epsilon, which only a renewed reference leaves behind.
+                table[np.arange(table.shape[1]) < lowest[:, np.newaxis]] = 0.0
             reached = table.cumsum(axis=1)
             totals = self.totals[rows[which]]
             known = used[np.arange(len(which)), lowest]
             for column, percentile in enumerate(wanted):
                 # The first bucket that reaches the threshold; beyond the last one where none does.
-                first = (reached < (totals * percentile)[:, np.newaxis]).sum(axis=1)
+                below = reached < (totals * percentile)[:, np.newaxis]
+                first = np.where(below[:, -1], table.shape[1], below.argmin(axis=1))
                 at = firsts + np.minimum(np.maximum(first, lowest), highest)
                 found[which, column] = np.where(known, self.buckets.results[at], 0.0)
         return found

@@ -253,9 +253,9 @@ def _rows(nodes: Sequence[NodeModels], models: Sequence[Sequence[str]]) -> Indic
 
 
 def _model_peaks(model: str, cpu: Sequence[int], memory: Sequence[int]) -> ModelPeaks:
-    p60, p90, p95, p98, highest = (
+    p60, p90, p95, p98, highest = [
         Usage(cpu_milli=milli, memory_bytes=size) for milli, size in zip(cpu, memory, strict=True)
-    )
+    ]
     return ModelPeaks(model=model, p60=p60, p90=p90, p95=p95, p98=p98, max=highest)
 
 

@@ -200,7 +200,7 @@ class ExecutorCore:
         self._topology.observe(observation.machine)
         self._steps.observe(before, observation, changed)
 
-    # -- what is known -------------------------------------------------------------------------------------------------
+    # -- state for the shell ------------------------------------------------------------------------------------------
 
     @property
     def has_work(self) -> bool:

@@ -183,7 +183,7 @@ def simulated_facts(name: str, size: NodeSize) -> LocalNode:
 
 
 def simulated_topology(facts: LocalNode) -> MachineFacts:
-    """A machine of one NUMA node; nothing is measured of it but CPU and memory."""
+    """A machine with one NUMA node; only its CPU and memory are simulated."""
     cpus = tuple(
         LogicalCPU(cpu=each.cpu, core=each.core, socket=each.socket, node=each.node) for each in facts.processors
     )
@@ -232,7 +232,7 @@ def simulated_node(
 ) -> ExecutorNode:
     """Build a simulated node, ready for `start_marker`, `apply` and `step`; `devices`: additional resources in its capacity.
 
-    `outlived`: pods count as having kept running while no executor simulated them; else the machine begins with none.
+    `outlived`: pods keep running while no executor simulates them; otherwise the machine starts without pods.
     """
     facts = simulated_facts(name, size)
     capabilities = NodeCapabilities(

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from cotenant.events.envelope import Event, Payload
-from cotenant.events.node.metrics import NodeMetricComputed, Usage
+from cotenant.events.node.metrics import (
+    AggregatedUsage,
+    HostApplicationMetric,
+    ModelPeaks,
+    NodeMetricComputed,
+    ProdPrediction,
+    Usage,
+)
 from cotenant.events.node.resources import NodeResources, Term
 from cotenant.events.node.usage import Series, UsageSample
 from cotenant.events.placements import Figure, Placement, Waiting, WaitingReason
@@ -102,3 +109,33 @@ def test_an_event_is_told_with_place_time_sentence_and_causes() -> None:
     assert "batch-cpu 1500m" in line.sentence
     assert figures(RESOURCES) == {"hp-used": "cpu 2000m, memory 0.0 MiB from LOG:20"}
     assert sentence(METRIC).startswith("node n1 uses cpu 2.00 cores")
+
+
+def test_a_metric_shows_its_means_the_percentiles_of_each_window_and_of_each_model() -> None:
+    def used(cpu_milli: int) -> Usage:
+        return Usage(cpu_milli=cpu_milli, memory_bytes=cpu_milli << 20)
+
+    metric = NodeMetricComputed(
+        node="n1",
+        update_time=NOW,
+        aggregate_duration_seconds=60,
+        node_usage=used(1000),
+        system_usage=used(200),
+        aggregated_node_usages=(
+            AggregatedUsage(duration_seconds=300, avg=used(10), p50=used(20), p90=used(30), p95=used(40), p99=used(50)),
+        ),
+        cold_windows=(1800,),
+        host_applications=(HostApplicationMetric(name="yarn", usage=used(70)),),
+        prediction=ProdPrediction(
+            models=(ModelPeaks(model="__node__", p60=used(1), p90=used(2), p95=used(3), p98=used(4), max=used(5)),)
+        ),
+    )
+    assert figures(event(20, "metrics.n1", metric)) == {
+        "mean over 60s": "node 1.00 cores/1000.0 MiB, system 0.20 cores/200.0 MiB",
+        "node over 300s": "avg 0.01 cores/10.0 MiB, p50 0.02 cores/20.0 MiB, p90 0.03 cores/30.0 MiB, p95 0.04 cores/40.0 MiB,"
+        " p99 0.05 cores/50.0 MiB",
+        "node over 1800s": "no percentiles yet: the samples span less than half of it",
+        "application yarn": "0.07 cores/70.0 MiB",
+        "model __node__": "p60 0.00 cores/1.0 MiB, p90 0.00 cores/2.0 MiB, p95 0.00 cores/3.0 MiB, p98 0.00 cores/4.0 MiB,"
+        " max 0.01 cores/5.0 MiB",
+    }

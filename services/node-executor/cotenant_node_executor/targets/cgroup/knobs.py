@@ -175,7 +175,7 @@ def _slices(_proc: Path, _sys: Path) -> KnobSupport:
         honoured = honours_slices()
     except (OSError, ValueError) as error:
         return _unsupported(f"sched_setattr: {error}")
-    return _SUPPORTED if honoured else _unsupported("this kernel ignores a thread's own slice (taken from 6.12 on)")
+    return _SUPPORTED if honoured else _unsupported("this kernel ignores a thread's own slice (honoured from 6.12 on)")
 
 
 def _text(path: Path) -> str | None:
@@ -186,12 +186,12 @@ def _text(path: Path) -> str | None:
 
 
 def _exists(path: str, what: str) -> Callable[[Path, Path], KnobSupport]:
-    def look(proc: Path, sys: Path) -> KnobSupport:
+    def probe(proc: Path, sys: Path) -> KnobSupport:
         root, _, rest = path.partition("/")
         found = ((proc if root == "proc" else sys) / rest).exists()
         return _SUPPORTED if found else _unsupported(f"no /{path}: {what}")
 
-    return look
+    return probe
 
 
 _FACILITIES: dict[str, Callable[[Path, Path], KnobSupport]] = {

@@ -190,7 +190,7 @@ class Kubepods:
             return known
         full = str(self._top / path) if path != "." else str(self._top)
         try:
-            # Watched before it is read: what comes in between is read again.
+            # The watch is set before reading, so that a directory created in between is noticed.
             self._watches.watch(full)
         except FileNotFoundError:
             return {}

@@ -74,7 +74,7 @@ class EvictMemory(Struct, frozen=True):
 
 
 class CpuEvictionTask(Struct, frozen=True):
-    """One feature's demand: candidates in order, and how much of their amounts must be released."""
+    """One feature's task: candidates in order, and how much of their amounts must be released."""
 
     feature: str
     candidates: Sequence[CpuEvictionCandidate]
@@ -93,9 +93,9 @@ def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
         return StrategyDecision(memory=memory)
     before = memory if isinstance(memory, EvictMemory) else EvictMemory()
     samples = _with_sample(situation, before.samples, config, snapshot, snapshot.node.cpu_milli)
-    demands = _demands(situation, config, samples, snapshot)
-    chosen = _chosen(demands, situation.evicting)
-    figures = _figures_of(samples[-1].best_effort, demands) if chosen else before.figures
+    tasks = _tasks(situation, config, samples, snapshot)
+    chosen = _chosen(tasks, situation.evicting)
+    figures = _figures_of(samples[-1].best_effort, tasks) if chosen else before.figures
     orders = tuple([Evict(uid, why) for uid, why in chosen.items()])
     return StrategyDecision(orders=orders, memory=EvictMemory(samples, figures))
 
@@ -136,10 +136,10 @@ def _average(samples: Sequence[Sample]) -> BestEffort:
     )
 
 
-def _demands(
+def _tasks(
     situation: Situation, config: CpuEvictConfig, samples: Sequence[Sample], snapshot: UsageSnapshot
 ) -> list[CpuEvictionTask]:
-    """Each feature's demand, in a stated order."""
+    """Each feature's task, in a stated order."""
     pods = [situation.pods[group] for group in sorted(situation.pods)]
     found: list[CpuEvictionTask] = []
     if config.satisfaction is not None:
@@ -148,7 +148,7 @@ def _demands(
         found += _by_allocatable(situation, config.allocatable, snapshot, pods)
     if config.usage is not None:
         found.append(_by_usage(situation, config.usage, samples, snapshot, pods))
-    return [demand for demand in found if demand.release_milli > 0]
+    return [task for task in found if task.release_milli > 0]
 
 
 def _by_satisfaction(
@@ -199,15 +199,15 @@ def _by_usage(
     return CpuEvictionTask(USAGE, by_priority(candidates, then_usage=True), release, _used, why)
 
 
-def _chosen(demands: Sequence[CpuEvictionTask], going: Set[str]) -> dict[str, str]:
+def _chosen(tasks: Sequence[CpuEvictionTask], evicting: Set[str]) -> dict[str, str]:
     """New victims and why, in the order in which they were chosen."""
     chosen: dict[str, str] = {}
-    for demand in demands:
-        leaves = [pod.uid in going or pod.uid in chosen for pod in demand.candidates]
-        released = sum(demand.amount(pod) for pod, gone in zip(demand.candidates, leaves, strict=True) if gone)
-        staying = [pod for pod, gone in zip(demand.candidates, leaves, strict=True) if not gone]
-        for pod in taken(staying, demand.release_milli, demand.amount, released):
-            chosen[pod.uid] = f"{demand.feature}: {demand.why}"
+    for task in tasks:
+        leaves = [pod.uid in evicting or pod.uid in chosen for pod in task.candidates]
+        released = sum(task.amount(pod) for pod, gone in zip(task.candidates, leaves, strict=True) if gone)
+        staying = [pod for pod, gone in zip(task.candidates, leaves, strict=True) if not gone]
+        for pod in taken(staying, task.release_milli, task.amount, released):
+            chosen[pod.uid] = f"{task.feature}: {task.why}"
     return chosen
 
 
@@ -243,13 +243,13 @@ def _offered(situation: Situation) -> tuple[int, int] | None:
     return (0, 0) if resources.withdrawn else (resources.batch_cpu_milli, resources.mid_cpu_milli)
 
 
-def _figures_of(best_effort: BestEffort, demands: Sequence[CpuEvictionTask]) -> dict[str, int]:
+def _figures_of(best_effort: BestEffort, tasks: Sequence[CpuEvictionTask]) -> dict[str, int]:
     figures = {
         "best-effort.limit.cpu-milli": int(best_effort.real_limit_milli),
         "best-effort.request.cpu-milli": int(best_effort.request_milli),
         "best-effort.used.cpu-milli": int(best_effort.used_milli),
     }
-    return figures | {f"{demand.feature}.release.cpu-milli": demand.release_milli for demand in demands}
+    return figures | {f"{task.feature}.release.cpu-milli": task.release_milli for task in tasks}
 
 
 def _inputs(policy: NodePolicy) -> frozenset[Input]:
