@@ -9,6 +9,7 @@ import msgspec
 
 from cotenant.events.allocations import Allocation, ReservationUsed
 from cotenant.events.envelope import Part, Payload, null_document
+from cotenant.events.resizes import PlacementResize
 from cotenant.model.bounds import Amount, Count, Int32, Seconds
 
 VICTIMS_SHOWN = 3
@@ -46,7 +47,7 @@ class Placement(Payload, frozen=True, kw_only=True):
     is when its end was first decided, and `reason` why. `quota`: the one that it belonged to when this was stored; quotas that
     are declared or end later move it without another placement. `figures`: the score, its parts by plugin (left out at 0), the
     node's figures that they are based on. `allocation`: its individual units, if any. `used_by`: of a pod that acts as
-    a reservation, its user.
+    a reservation, its user. `resize`: while the pod is resized in place.
     """
 
     TYPE = "cotenant.placement.v1"
@@ -69,6 +70,7 @@ class Placement(Payload, frozen=True, kw_only=True):
     terminating_at: datetime | None = None
     allocation: Allocation | None = None
     used_by: UsedBy | None = None
+    resize: PlacementResize | None = None
 
 
 class WaitingReason(Part, frozen=True, kw_only=True):

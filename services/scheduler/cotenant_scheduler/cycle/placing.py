@@ -17,7 +17,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.placements import Waiting
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.binding import Binding
-from cotenant_scheduler.cycle.endings import Endings
+from cotenant_scheduler.cycle.endings.endings import Endings
 from cotenant_scheduler.cycle.equal_groups import EqualGroups
 from cotenant_scheduler.cycle.gathering.confined import Confined
 from cotenant_scheduler.cycle.gathering.gathering import Gathering

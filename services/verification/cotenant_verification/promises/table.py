@@ -17,6 +17,7 @@ from cotenant_verification.promises import preemption as v
 from cotenant_verification.promises import queue as h
 from cotenant_verification.promises import quotas as q
 from cotenant_verification.promises import reservations as rs
+from cotenant_verification.promises import resizes as z
 from cotenant_verification.promises import suppression as s
 from cotenant_verification.promises import yarn_capacity as y
 from cotenant_verification.promises.log import causes as x
@@ -154,6 +155,11 @@ PROMISES: tuple[Invariant, ...] = (
         number=26,
         name="the_queues_head_starts_at_once",
         on_commit=(h.heads_start_in_the_first_state_that_they_fit,),
+    ),
+    Invariant(
+        number=27,
+        name="resizes_stay_within_their_node",
+        on_event=(z.admitted_resizes_fit, z.what_is_counted_covers_what_is_admitted),
     ),
 )
 """Promise 10, the fold, is checked when a service is idle (`replay.state_is_the_fold`), promise 19 before it decides
