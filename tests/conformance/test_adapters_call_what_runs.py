@@ -9,27 +9,11 @@ from tests.conformance.running_code import Definition, definitions, imports, run
 
 ADAPTERS = Path(__file__).parent / "adapters"
 
-AGGREGATION = "float samples aggregated by name: the service aggregates whole milli-CPUs in arrays (windows.percentiles)"
 DEVICES = "usages of devices in reports"
-YARN_NODES = "YARN nodes that are nodes of a Kubernetes cluster"
-NUMA_USAGE = "memory of a control group by NUMA node (the executor reads it by node)"
-IDENTITY = "the sysctls that Anolis' kernel needs for group identity"
-MOUNTS = "paths from one root of all hierarchies (the executor takes each controller's mount from the kernel)"
 
 NOT_WIRED: dict[str, str] = {
-    "cotenant_metrics_ingest.aggregation.Point": AGGREGATION,
-    "cotenant_metrics_ingest.aggregation.aggregate": AGGREGATION,
     "cotenant_metrics_ingest.report.GpuUsage": DEVICES,
     "cotenant_metrics_ingest.report.gpu_devices": DEVICES,
-    "cotenant_node_executor.strategies.cpu.identity.group_identity.enabled_sysctls": IDENTITY,
-    "cotenant_node_executor.targets.parse.parse_numa_stat": NUMA_USAGE,
-    "cotenant_node_executor.targets.cgroup.paths.cgroup_file": MOUNTS,
-    "cotenant_yarn_copilot.batch_source.batch_of_node": YARN_NODES,
-    "cotenant_yarn_copilot.reconcile.KubernetesNode": YARN_NODES,
-    "cotenant_yarn_copilot.reconcile.PlanKind": YARN_NODES,
-    "cotenant_yarn_copilot.reconcile.outcome_of": YARN_NODES,
-    "cotenant_yarn_copilot.reconcile.plan_node": YARN_NODES,
-    "cotenant_yarn_copilot.reconcile.used_of": YARN_NODES,
 }
 """What adapters call and no service runs yet, with the capability that will."""
 
@@ -74,6 +58,6 @@ def test_what_runs_is_found_by_who_names_it() -> None:
     scheduler = "cotenant_scheduler.core"
     assert (scheduler, "SchedulerCore") in running()
     assert ("cotenant_scheduler.plugins.load_aware", "LoadAwareScheduling") in running()
-    assert ("cotenant_yarn_copilot.reconcile", "plan_node") not in running()
+    assert ("cotenant_metrics_ingest.report", "gpu_devices") not in running()
     assert "SchedulerCore" in definitions(scheduler)
     assert imports(scheduler)["Profile"] == ("cotenant_scheduler.framework.profile", "Profile")

@@ -19,6 +19,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionRequest
 from cotenant.explain.causes import event_line
 from cotenant.kinds.events import EVENTS
+from cotenant.kinds.pods import PODS
 from cotenant.kinds.registry import REGISTRY
 from cotenant.log.plans import Outcome, Plan, Written
 from cotenant_gateway.http.tables import TableFormat, table
@@ -100,7 +101,8 @@ class Gateway:
                     json.loads(carried.document(self.core))
                 return
             case 3:
-                request = self.requests.replace(kind, namespace, name, body, status_only=random.random() < 0.3)
+                subresource = random.choice(("", "", "status", "resize" if kind is PODS else ""))
+                request = self.requests.replace(kind, namespace, name, body, subresource=subresource)
             case 4:
                 patch = body if random.random() < 0.5 else json_bytes(_operations(random))
                 request = self.requests.patch(kind, namespace, name, random.choice(PATCH_TYPES), patch)

@@ -62,6 +62,7 @@ OF_PODS = {
     *(f"koordlet_container_resource_{name}" for name in ("requests", "limits")),
     *(f"koordlet_container_scaled_cfs_{name}_us" for name in ("quota", "burst")),
     "koordlet_be_suppress_cpu_cores",
+    "koordlet_be_numa_node_memory_bytes",
     *(f"koordlet_node_predicted_resource_{name}" for name in ("reclaimable", "peak")),
 }
 """Shown where there are pods, host applications, NUMA nodes, a suppression, a prediction (unit tests of node-executor, of

@@ -107,7 +107,9 @@ GROUPS = (
     ),
     Group(
         "scheduler-cycle",
-        (f"{_SCHEDULER}/cycle/*.py", f"{_SCHEDULER}/monitor.py", f"{_SCHEDULER}/state/quotas/cache.py"),
+        (
+            *(f"{_SCHEDULER}/{files}" for files in ("cycle/*.py", "cycle/endings/*.py", "monitor.py", "state/quotas/cache.py")),
+        ),
         _SCHEDULER_TESTS,
         _SCHEDULER_SLOW,
     ),

@@ -103,6 +103,13 @@ def _numa_usage(core: ExecutorCore) -> Iterator[Value]:
             yield value, {"numa_node_id": str(each.node), **labels}
 
 
+def _best_effort_memory(core: ExecutorCore) -> Iterator[Value]:
+    seen = core.seen
+    for each in seen.slow.numa if seen is not None and seen.slow is not None else ():
+        if each.best_effort_bytes is not None:
+            yield each.best_effort_bytes, {"numa_node_id": str(each.node)}
+
+
 def _services_cpu(snapshot: UsageSnapshot) -> Iterator[Value]:
     yield sum(each.usage.cpu_milli or 0 for each in snapshot.pods.values() if each.tier != BESTEFFORT) / 1000, {}
 
@@ -220,6 +227,7 @@ METRICS: tuple[tuple[str, str, OfCore], ...] = (
     ("be_suppress_cpu_cores", "CPU that best-effort work may use, by the policy of suppression", _suppressed),
     ("be_suppress_ls_used_cpu_cores", "CPU that pods other than best-effort use", _from_snapshot(_services_cpu)),
     ("be_suppress_be_used_cpu_cores", "CPU that best-effort work uses", _from_snapshot(_batch_cpu)),
+    ("be_numa_node_memory_bytes", "Memory of best-effort work on each NUMA node", _best_effort_memory),
     ("host_application_resource_usage", "CPU in cores and memory in bytes by host application", _applications),
     ("pod_eviction", "Evictions begun, by reason", _evictions),
     ("pod_eviction_detail", "Pods that are being evicted", _evicted),

@@ -228,7 +228,17 @@ class QuotaTreeCore:
             self._pods.store_on_node(event.subject, pod, OnNode(data.uid, False, data.phase.terminal, sequence))
         elif isinstance(data, Placement):
             ending = data.phase is not _BOUND
-            fact = OnNode(data.uid, data.phase is not _GONE, False, sequence, data.bound_at, ending)
+            fact = OnNode(
+                data.uid,
+                data.phase is not _GONE,
+                False,
+                sequence,
+                data.bound_at,
+                ending,
+                resized=data.resize is not None,
+                object_sequence=data.object_sequence,
+                requests=self._pods.shared(data.requests),
+            )
             self._pods.store_on_node(event.subject, pod, fact)
 
     def _end(self, parts: tuple[str, ...]) -> None:

@@ -13,7 +13,7 @@ from cotenant_quota_tree.core import FILTERS, QuotaTreeCore
 from cotenant_quota_tree.gauges import GAUGES
 from cotenant_quota_tree.revocation import Revocation
 
-CORE_VERSION = "3"
+CORE_VERSION = "4"
 PACE = timedelta(seconds=1)
 """At most one batch in this time: the scheduler computes runtimes itself, and for users this is soon enough."""
 

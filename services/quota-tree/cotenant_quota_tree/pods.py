@@ -8,7 +8,7 @@ dimensions of its quota's max: a quota does not limit a resource that it does no
 Pods are counted by kind (`cotenant.domain.quota.trees.demands`), whatever quotas there are.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from heapq import heappop, heappush
 
@@ -17,14 +17,27 @@ import msgspec
 from cotenant.api.objects.pod import Pod
 from cotenant.api.times import parse_rfc3339
 from cotenant.domain.quota.membership import is_preemptible
-from cotenant.domain.quota.trees.demands import ENDED_PHASES, ChargeClass, Demands, counted_request, kind_of
+from cotenant.domain.quota.trees.demands import (
+    ENDED_PHASES,
+    ChargeClass,
+    Demands,
+    counted_request,
+    counts_otherwise,
+    kind_of,
+    placed_request,
+)
 from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.trees.terminating import ignored_after
+from cotenant.model.quantities import Scalar
 from cotenant.model.times import EPOCH
 from cotenant_quota_tree.revocation import HeldPod
 
 PodKey = tuple[str, str]
 """Namespace and name."""
+
+REQUESTS_SHARED = 4096
+"""Different requests of placements that pods share; beyond, the cache is cleared."""
+
 
 class _PodFacts(msgspec.Struct, frozen=True):
     uid: str
@@ -35,6 +48,8 @@ class _PodFacts(msgspec.Struct, frozen=True):
     priority: int
     deleting: bool
     ignored_after: datetime | None
+    overhead: dict[str, Scalar]
+    """What its requests by a placement have too much; empty where overhead counts."""
 
 
 class OnNode(msgspec.Struct, frozen=True):
@@ -47,6 +62,11 @@ class OnNode(msgspec.Struct, frozen=True):
     sequence: int
     bound_at: datetime | None = None
     ending: bool = False
+    resized: bool = False
+    """It is being resized in place."""
+    object_sequence: int = 0
+    requests: tuple[tuple[str, int], ...] = ()
+    """Its placement's, shared by pods that request the same."""
 
 
 class _Pod:
@@ -75,6 +95,7 @@ class PodDemands:
         """A heap of terminating pods by the time after which they do not count. Bound: an entry per version of a terminating
         pod's object until that time."""
         self._pods: dict[PodKey, _Pod] = {}
+        self._shared: dict[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]] = {}
         self._members: dict[ChargeClass, set[PodKey]] = {}
         """The pods that are counted, by kind."""
 
@@ -96,6 +117,7 @@ class PodDemands:
             ignored_after=ignored_after(
                 parse_rfc3339(meta.deletion_timestamp), meta.deletion_grace_period_seconds, self._rules.terminating
             ),
+            overhead=pod.spec.overhead if self._rules.ignore_overhead else {},
         )
         if facts.ignored_after is not None and facts.ignored_after >= self._now:
             heappush(self._expiring, (facts.ignored_after, key))
@@ -133,6 +155,23 @@ class PodDemands:
     def _forget_if_empty(self, key: PodKey, known: _Pod) -> None:
         if known.facts is None and not known.on_nodes:
             del self._pods[key]
+
+    def shared(self, requests: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+        """Return a placement's requests as an object that equal ones share."""
+        amounts = tuple(requests.items())
+        if len(self._shared) >= REQUESTS_SHARED:
+            self._shared.clear()
+        return self._shared.setdefault(amounts, amounts)
+
+    @staticmethod
+    def _kind(known: _Pod, pod: _PodFacts) -> ChargeClass:
+        """The kind as which the pod counts: by its object, or by its placement (`counts_otherwise`)."""
+        for fact in known.on_nodes.values():
+            if fact.uid == pod.uid and fact.assigned and counts_otherwise(fact.resized, fact.object_sequence, pod.sequence):
+                request = placed_request(dict(fact.requests), pod.overhead)
+                amounts = tuple(sorted((resource, amount) for resource, amount in request.items() if amount))
+                return msgspec.structs.replace(pod.kind, request=amounts)
+        return pod.kind
 
     # -- sums ----------------------------------------------------------------------------------------------------
 
@@ -194,7 +233,7 @@ class PodDemands:
                 if fact.uid == pod.uid:
                     assigned, ended = assigned or fact.assigned, ended or fact.ended
             if not (ended or (pod.ignored_after is not None and self._now > pod.ignored_after)):
-                kind = pod.kind
+                kind = self._kind(known, pod)
         asked, held, holds = known.asked, known.held, kind if assigned else None
         if asked == kind and held == holds:
             return

@@ -70,14 +70,15 @@ class SchedulerMonitor:
     ) -> list[Event]:
         """Return at most `limit` waiting events of overdue pods after a decision that did not try the whole queue, those of the
         oldest."""
-        waiting.note_missing()
         found = [
             (record.object_at, record.key, record, alike)
             for record, alike in self._heads(classes, now)
             if record.object_at is not None and not placed(record.key)
         ]
         found.sort(key=lambda entry: entry[:2])
-        return [self._report(record, alike, waiting, now) for _, _, record, alike in found[:limit]]
+        del found[limit:]
+        waiting.note_missing(alike for _, _, _, alike in found)
+        return [self._report(record, alike, waiting, now) for _, _, record, alike in found]
 
     def has_overdue(self, classes: Iterable[EquivalenceClass], now: datetime) -> bool:
         """Return whether the first pod of any class is overdue and has not been reported."""

@@ -1,9 +1,8 @@
-"""Batch resources of a node, read from a Kubernetes node object.
+"""Batch resources of a node as its object states them, where Koordinator's manager computes them.
 
-In: a node's annotations and allocatable. Out: batch amounts. The annotation `originExtendedAllocatable` wins, as it is
-the figure before YARN's share is subtracted; without it (or without `resources` in it) status.allocatable is used. A
-missing resource counts as 0. Source: Koordinator YARN operator. On the log the same figure is `origin` of the node's
-resources event, which the service reads.
+In: a node's annotations and allocatable. Out: batch amounts, None where the object states none. The annotation
+`originExtendedAllocatable` wins, as it is the figure before YARN's share is subtracted; without it (or without `resources` in
+it) status.allocatable is used. A missing resource counts as 0. Source: Koordinator YARN operator.
 """
 
 from __future__ import annotations
@@ -16,8 +15,12 @@ from cotenant.model.quantities import Scalar
 from cotenant_yarn_copilot.capacity import BatchAmounts
 
 
-def batch_of_node(annotations: Mapping[str, str], allocatable: Mapping[str, Scalar]) -> BatchAmounts:
+def batch_of_node(annotations: Mapping[str, str], allocatable: Mapping[str, Scalar]) -> BatchAmounts | None:
     """Return the node's batch amounts. Raises ThirdPartyError on an unreadable annotation, QuantityError on a quantity."""
-    origin = parse_origin(annotations)
-    found = amounts_of(origin if origin is not None else {name: allocatable.get(name, 0) for name in (BATCH_CPU, BATCH_MEMORY)})
+    stated = parse_origin(annotations)
+    if stated is None:
+        stated = {name: allocatable[name] for name in (BATCH_CPU, BATCH_MEMORY) if name in allocatable}
+        if not stated:
+            return None
+    found = amounts_of(stated)
     return BatchAmounts(found.get(BATCH_CPU, 0), found.get(BATCH_MEMORY, 0))

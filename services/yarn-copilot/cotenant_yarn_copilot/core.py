@@ -108,12 +108,12 @@ class YarnCopilot:
         return match_nodes(self._nodes, self._published, reports, now)
 
     def settings(self, matches: Sequence[Match]) -> list[Setting]:
-        """Return the totals to set, for running NodeManagers with published batch resources where the report differs."""
+        """Return the totals to set, for running NodeManagers with known batch resources where the report differs."""
         wanted = []
         for match in matches:
             node = self._nodes[match.node]
             running = match.manager is not None and match.manager.state == RUNNING
-            if node.resources is None or match.node_id is None or match.manager is None or not running:
+            if node.origin() is None or match.node_id is None or match.manager is None or not running:
                 continue
             total = self.total_for(match.node)
             if match.manager.total != total:

@@ -133,8 +133,9 @@ def _is_new(event: Event, published: Mapping[str, Event]) -> bool:
 def _state_reason(manager: RmNode | None, node: KnownNode) -> str:
     if manager is not None and manager.state != RUNNING:
         return f"the NodeManager is {manager.state}"
-    if node.resources is None:
-        return "the node does not say yet what it offers: YARN keeps its total"
+    if node.origin() is None:
+        why = node.unreadable or "the node does not say yet what it offers"
+        return f"{why}: YARN keeps its total"
     return ""
 
 

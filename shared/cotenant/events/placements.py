@@ -7,8 +7,9 @@ from enum import StrEnum
 
 import msgspec
 
-from cotenant.events.allocations import Allocation
+from cotenant.events.allocations import Allocation, ReservationUsed
 from cotenant.events.envelope import Part, Payload, null_document
+from cotenant.events.resizes import PlacementResize
 from cotenant.model.bounds import Amount, Count, Int32, Seconds
 
 VICTIMS_SHOWN = 3
@@ -46,7 +47,7 @@ class Placement(Payload, frozen=True, kw_only=True):
     is when its end was first decided, and `reason` why. `quota`: the one that it belonged to when this was stored; quotas that
     are declared or end later move it without another placement. `figures`: the score, its parts by plugin (left out at 0), the
     node's figures that they are based on. `allocation`: its individual units, if any. `used_by`: of a pod that acts as
-    a reservation, its user.
+    a reservation, its user. `resize`: while the pod is resized in place.
     """
 
     TYPE = "cotenant.placement.v1"
@@ -69,6 +70,7 @@ class Placement(Payload, frozen=True, kw_only=True):
     terminating_at: datetime | None = None
     allocation: Allocation | None = None
     used_by: UsedBy | None = None
+    resize: PlacementResize | None = None
 
 
 class WaitingReason(Part, frozen=True, kw_only=True):
@@ -103,13 +105,14 @@ class Nomination(Part, frozen=True, kw_only=True):
 
     The room counts as occupied, for pods of the same or a lower priority. `victims` were on the node at `at`, when the
     node was chosen; `attempts` counts the choices in a row: another one is made once all victims have had their time, which
-    doubles from 1 s to 10 s.
+    doubles from 1 s to 10 s. `reservation`: the one on the node in which the pod gets its room; None: beside all of them.
     """
 
     node: str
     at: datetime
     attempts: Count = 1
     victims: tuple[Victim, ...] = ()
+    reservation: ReservationUsed | None = None
 
 
 class Hold(Part, frozen=True, kw_only=True):
@@ -127,7 +130,8 @@ class Waiting(Payload, frozen=True, kw_only=True):
 
     `nodes` is how many nodes there are; `wakes_on` the subjects (with NATS' wildcards) whose events can change the
     answer; `message` is the text of the pod's PodScheduled condition, as kube-scheduler words it. `priority` is the
-    pod's; `nomination` the node where victims make room; `hold` the node with room reserved for it as the queue's head.
+    pod's; `nomination` the node where victims make room; `hold` the node with room reserved for it as the queue's head;
+    `member` the pod (`namespace/name`) that all of this is about, where a gang waits because that one of its pods does not fit.
     Stored again when the nomination or `hold` changes, when the set of (code, resource) changes, at most once a second, or when
     figures changed and 30 s have passed.
     """
@@ -145,6 +149,7 @@ class Waiting(Payload, frozen=True, kw_only=True):
     priority: Int32 = 0
     nomination: Nomination | None = None
     hold: Hold | None = None
+    member: str = ""
 
     @property
     def codes(self) -> frozenset[tuple[str, str]]:
@@ -163,6 +168,8 @@ def waiting_line(waiting: Waiting) -> str:
     lines = of_pod
     if of_nodes or not of_pod:
         lines = [*of_pod, f"0/{waiting.nodes} nodes" + (f": {', '.join(of_nodes)}" if of_nodes else "")]
+    if waiting.member not in ("", f"{waiting.namespace}/{waiting.name}"):
+        lines[0] = f"pod {waiting.member} of its gang does not fit: {lines[0]}"
     if waiting.nomination is not None:
         lines.append(nomination_line(waiting.nomination))
     if waiting.hold is not None:

@@ -1,13 +1,14 @@
 """core/v1 Pod = document + placement + waiting + run.
 
 In: the pod's document and the last placement, waiting and run events that carry its uid. Out: `spec.nodeName` and the
-status as kubelet and kube-scheduler would write it: phase, conditions (PodScheduled with its reason, DisruptionTarget),
-nominatedNodeName, containerStatuses, startTime, qosClass. Times are those of the events. Annotations as Koordinator's scheduler
-writes them: which reservation a pod uses, and who uses a pod that acts as one.
+status as kubelet and kube-scheduler would write it: phase, conditions (PodScheduled with its reason, DisruptionTarget, a
+resize that is not finished), nominatedNodeName, containerStatuses, startTime, qosClass. Times are those of the events.
+Annotations as Koordinator's scheduler writes them: which reservation a pod uses, and who uses a pod that acts as one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import msgspec
@@ -27,6 +28,7 @@ from cotenant.events.migrations import PREEMPTION, TAINT_EVICTION
 from cotenant.events.node.runs import ContainerRun, RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase, Waiting, condition_message
 from cotenant.kinds.pod_columns import LAYOUT
+from cotenant.kinds.pod_resizing import Given, given_resources, resize_condition
 from cotenant.model.by_identity import by_identity
 from cotenant.model.names import ANNOTATION_EVICTED_BY
 from cotenant.model.quantities import QuantityError
@@ -103,7 +105,17 @@ def compose_pod(snapshot: Snapshot) -> Overlay:
     if ran is not None and isinstance(ran.data, RunStatus):
         run = ran.data
         phase = _phase(run)
-        status |= _run_status(run)
+        placement = placed.data if placed is not None and isinstance(placed.data, Placement) else None
+        of_node = placement if placement is not None and placement.node == run.node else None
+        given: Mapping[str, Given] = {}
+        if of_node is not None and run.containers:
+            current = of_node.object_sequence == snapshot.stored.sequence
+            given = given_resources(pod, of_node, run, current=current)
+            resizes = resize_condition(of_node, run)
+            if resizes is not None:
+                since = resizes.status.since
+                conditions.append(_condition(resizes.kind, True, since, resizes.reason, resizes.status.message))
+        status |= _run_status(run, given)
         conditions += _run_conditions(run, ran.time)
         if run.message:
             status["message"] = raw(run.message)
@@ -195,12 +207,14 @@ def _run_conditions(run: RunStatus, time: datetime | None) -> list[dict[str, str
     ]
 
 
-def _run_status(run: RunStatus) -> dict[str, msgspec.Raw]:
+def _run_status(run: RunStatus, given: Mapping[str, Given]) -> dict[str, msgspec.Raw]:
     status: dict[str, msgspec.Raw] = {}
     if run.started_at is not None:
         status["startTime"] = raw(rfc3339(run.started_at))
     if run.containers:
-        status["containerStatuses"] = raw([_container_status(container) for container in run.containers])
+        status["containerStatuses"] = raw(
+            [_container_status(container, given.get(container.name)) for container in run.containers]
+        )
     return status
 
 
@@ -213,9 +227,11 @@ class _ContainerStatus(msgspec.Struct, rename="camel"):
     image: str = ""
     image_id: str = msgspec.field(default="", name="imageID")
     container_id: str = msgspec.field(default="", name="containerID")
+    allocated_resources: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    resources: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-def _container_status(container: ContainerRun) -> _ContainerStatus:
+def _container_status(container: ContainerRun, given: Given | None) -> _ContainerStatus:
     detail: dict[str, str | int] = {}
     if container.state == "terminated":
         detail["exitCode"] = container.exit_code if container.exit_code is not None else 0
@@ -237,6 +253,8 @@ def _container_status(container: ContainerRun) -> _ContainerStatus:
         started=container.state == "running",
         state={container.state: detail},
         container_id=f"process://{container.pid}" if container.pid else "",
+        allocated_resources=msgspec.UNSET if given is None or given.allocated is None else given.allocated,
+        resources=msgspec.UNSET if given is None else given.resources,
     )
 
 
@@ -269,6 +287,7 @@ DEFINITION = KindDefinition(
     categories=("all",),
     subresources=(
         Subresource("log", "Pod", ("get",)),
+        Subresource("resize", "Pod", ("get", "patch", "update")),
         Subresource("eviction", "Eviction", ("create",), "policy", "v1"),
     ),
 )

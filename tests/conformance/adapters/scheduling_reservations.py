@@ -34,8 +34,8 @@ from cotenant.events.reservations import ReservationCondition, ReservationOwner,
 from cotenant.model.cpu_lists import format_cpu_list
 from cotenant.model.names import RESOURCE_PODS
 from cotenant.model.quantities import format_amount, resource_amount
-from cotenant_scheduler.cycle.reservations.candidates import lift
 from cotenant_scheduler.cycle.reservations.events import share_of, state_of
+from cotenant_scheduler.cycle.reservations.matched import lift
 from cotenant_scheduler.plugins.host_ports import NodePorts
 from cotenant_scheduler.plugins.reservation.fitting import (
     Ignored,

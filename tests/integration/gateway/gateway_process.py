@@ -98,13 +98,15 @@ class GatewayProcess:
                     pass
                 await asyncio.sleep(0.05)
 
-    async def kubectl(self, home: Path, *arguments: str, status: int = 0) -> str:
-        """Run a kubectl command against it, within a bound, and return what it prints; it must end with this status."""
+    async def kubectl(self, home: Path, *arguments: str, status: int = 0, editor: Path | None = None) -> str:
+        """Run a kubectl command against it, within a bound, and return what it prints; it must end with this status. `editor`:
+        what it edits with."""
+        environment = {"HOME": str(home), "PATH": "/usr/bin:/bin", **({"KUBE_EDITOR": str(editor)} if editor else {})}
         process = await asyncio.create_subprocess_exec(
             *("kubectl", f"--kubeconfig={self.kubeconfig}", f"--cache-dir={home}/cache", *arguments),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={"HOME": str(home), "PATH": "/usr/bin:/bin"},
+            env=environment,
         )
         async with asyncio.timeout(WAIT_SECONDS):
             output, _ = await process.communicate()

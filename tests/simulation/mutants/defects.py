@@ -54,7 +54,7 @@ from cotenant_node_executor.targets.cgroup.levels import WritePhase, WriteStep
 from cotenant_node_executor.targets.convert import UNLIMITED
 from cotenant_quota_tree.core import QuotaTreeCore
 from cotenant_scheduler.core import SchedulerCore
-from cotenant_scheduler.cycle.endings import Endings
+from cotenant_scheduler.cycle.endings.endings import Endings
 from cotenant_scheduler.cycle.ordering.queue_head import QueueHead
 from cotenant_scheduler.cycle.placing import Placing
 from cotenant_scheduler.cycle.reservations.reserving import Reserving

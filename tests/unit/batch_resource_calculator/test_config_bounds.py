@@ -46,8 +46,8 @@ def test_a_budget_without_members_has_the_documented_ones() -> None:
         ({"brokenPercent": 0}, {"broken_permille": 0}),
         ({"brokenPercent": 0.1}, {"broken_permille": 1}),
         ({"brokenPercent": 100}, {"broken_permille": 1000}),
-        # 1.1 * 10 is not 11 in binary: up to a millionth of a tenth is rounding.
         ({"brokenPercent": 1.1}, {"broken_permille": 11}),
+        # Up to a millionth of a tenth is rounding.
         ({"brokenPercent": 1e-7}, {"broken_permille": 0}),
         ({"lowestPercent": 0, "highestPercent": 0}, {"lowest_percent": 0, "highest_percent": 0}),
         ({"lowestPercent": 100, "highestPercent": 100}, {"lowest_percent": 100, "highest_percent": 100}),

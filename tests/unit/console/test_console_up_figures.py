@@ -40,10 +40,6 @@ def suppressed(old: str, new: str) -> Execution:
     )
 
 
-def pod(name: str, phase: str, created: str = "2026-01-01T00:00:00Z", **spec: Any) -> dict[str, Any]:
-    return pod_document(name, created=created, phase=phase, **spec)
-
-
 def test_the_machines_cpu_is_what_is_neither_idle_nor_waiting_for_disks() -> None:
     before = cpu_reading("cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 1\n")
     after = cpu_reading("cpu  150 0 150 780 120 0 0 0 0 0\ncpu0 1\n")
@@ -61,9 +57,9 @@ def test_a_nodes_loan_counts_the_pods_that_have_not_ended() -> None:
     }
     asks = {"resources": {"requests": {"kubernetes.io/batch-cpu": "300", "kubernetes.io/batch-memory": "96Mi"}}}
     pods = [
-        pod("a", "Running", nodeName="n", containers=[asks]),
-        pod("b", "Succeeded", nodeName="n", containers=[asks]),
-        pod("c", "Running", nodeName="other", containers=[asks]),
+        pod_document("a", phase="Running", nodeName="n", containers=[asks]),
+        pod_document("b", phase="Succeeded", nodeName="n", containers=[asks]),
+        pod_document("c", phase="Running", nodeName="other", containers=[asks]),
     ]
     [figures] = node_figures([node], pods)  # type: ignore[list-item]
     assert (figures.batch_cpu_milli, figures.batch_cpu_used_milli) == (1500, 300)
@@ -72,9 +68,9 @@ def test_a_nodes_loan_counts_the_pods_that_have_not_ended() -> None:
 
 
 def test_pods_are_counted_by_phase_and_those_that_end_by_themselves() -> None:
-    ending = pod("e", "Running")
+    ending = pod_document("e", phase="Running")
     ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert phase_counts([pod("a", "Pending"), pod("b", "Running"), ending]) == {
+    assert phase_counts([pod_document("a", phase="Pending"), pod_document("b", phase="Running"), ending]) == {
         "Pending": 1,
         "Running": 1,
         "Terminating": 1,
@@ -114,10 +110,10 @@ def test_the_journal_counts_only_what_happened_since_it_began() -> None:
 
 
 def test_jobs_are_submitted_one_at_a_time_up_to_the_bound_and_old_finished_ones_are_cleared() -> None:
-    finished = [pod(f"f{i}", "Succeeded", f"2026-01-01T00:00:0{i}Z") for i in range(5)]
-    plan = plan_jobs([*finished, pod("a", "Running"), pod("b", "Pending")], most_open=3)
+    finished = [pod_document(f"f{i}", phase="Succeeded", created=f"2026-01-01T00:00:0{i}Z") for i in range(5)]
+    plan = plan_jobs([*finished, pod_document("a", phase="Running"), pod_document("b", phase="Pending")], most_open=3)
     assert (plan.submit, plan.clear, plan.open_jobs) == (True, ("f0", "f1"), 2)
-    assert not plan_jobs([pod("a", "Running")] * 3, most_open=3).submit
+    assert not plan_jobs([pod_document("a", phase="Running")] * 3, most_open=3).submit
 
 
 def test_the_day_begins_quiet_peaks_at_noon_and_ends_quiet() -> None:

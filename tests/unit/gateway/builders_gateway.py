@@ -38,10 +38,11 @@ def kind(plural: str) -> Kind:
     return next(found.kind for found in REGISTRY if found.kind.plural == plural)
 
 
-def manifest(name: str = "web", **spec: Any) -> dict[str, object]:
-    """A pod as a user asks for it; keyword arguments replace members of spec."""
+def manifest(name: str = "web", **given: Any) -> dict[str, Any]:
+    """A pod as a user asks for it; `given` are arguments of `pod_document`, which replace its label, its container, or members
+    of the spec."""
     containers = [container(image="app:1", requests={"cpu": "500m"}, limits={"cpu": "1"})]
-    return pod_document(name, namespace="", uid="", labels={"app": name}, **{"containers": containers, **spec})
+    return pod_document(name, namespace="", uid="", **{"labels": {"app": name}, "containers": containers, **given})
 
 
 def refusal_of(write: Callable[[], object]) -> ApiError | None:

@@ -23,6 +23,7 @@ from cotenant.model.subjects import (
     resources_subject,
     usage_subject,
 )
+from cotenant_metrics_ingest.aggregation import percentile_rank
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.core import MetricsIngestCore
 from tests.builders import node_document, stored
@@ -37,6 +38,11 @@ def series(cpu: Sequence[int], memory: Sequence[int] | None = None) -> Series:
 
 def int64s(*series: Iterable[int]) -> list[bytes]:
     return [array("q", values).tobytes() for values in series]
+
+
+def percentile_of(values: Sequence[float], percentile: float) -> float:
+    """The percentile of samples in any order, by sorting all of them: what arrays of many series must agree with."""
+    return sorted(values)[percentile_rank(len(values), percentile)]
 
 
 def pod(name: str, cpu: Sequence[int], memory: Sequence[int] | None = None, *, qos: str = "LS") -> PodUsage:

@@ -9,43 +9,25 @@ import numpy as np
 import pytest
 
 from cotenant.events.node.metrics import MeanDigest, SlotDigest, Usage
-from cotenant_metrics_ingest.aggregation import AggregationError, Point, aggregate, percentile_rank
+from cotenant_metrics_ingest.aggregation import AggregationError, percentile_rank
 from cotenant_metrics_ingest.means import NODE_ROW, SYSTEM_ROW, MeanSlots, digests
 from cotenant_metrics_ingest.points import thinned, thinning
 from cotenant_metrics_ingest.slots import PercentileSlots, encode_ended, settle
 from cotenant_metrics_ingest.windows.percentiles import PercentileRows, figures_of
 from tests.unit.metrics_ingest.builders_metrics_ingest import int64s
 
-# -- aggregates ----------------------------------------------------------------------------------------------------
-
-
-def points(*values: float) -> list[Point]:
-    return [Point(time_ms, value) for time_ms, value in enumerate(values)]
-
-
-@pytest.mark.parametrize(("name", "value"), [("p50", 50), ("P90", 90), ("P95", 95), ("p99", 99), ("count", 100)])
-def test_percentiles_of_a_hundred_samples(name: str, value: int) -> None:
-    assert aggregate(points(*range(1, 101)), name) == value
-
-
-def test_any_other_name_is_the_mean() -> None:
-    assert aggregate(points(1, 2, 6), "avg") == 3.0
-    assert aggregate(points(1, 2, 6), "p90") == 3.0
-    assert aggregate(points(1, 2, 6), "avg", 0.5) == 3.0
-    assert aggregate(points(1, 2, 6), "percentile") == 3.0
-    assert aggregate(points(1, 2, 6), "percentile", 1.0) == 6
-
-
-def test_without_samples_only_count_is_defined() -> None:
-    assert aggregate([], "count") == 0
-    for name in ("avg", "last", "p50"):
-        with pytest.raises(AggregationError, match="no samples to take"):
-            aggregate([], name)
+# -- percentiles ---------------------------------------------------------------------------------------------------
 
 
 def test_the_rank_is_the_truncated_product_less_one() -> None:
     assert [percentile_rank(count, 0.5) for count in (1, 2, 3, 4, 5)] == [0, 0, 0, 1, 1]
     assert percentile_rank(10, 1.0) == 9
+    assert [percentile_rank(100, percentile) for percentile in (0.5, 0.9, 0.95, 0.99)] == [49, 89, 94, 98]
+
+
+def test_without_samples_there_is_no_rank() -> None:
+    with pytest.raises(AggregationError, match="no samples to take"):
+        percentile_rank(0, 0.5)
 
 
 # -- kept points ---------------------------------------------------------------------------------------------------

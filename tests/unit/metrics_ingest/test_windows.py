@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cotenant.events.node.metrics import SlotDigest
-from cotenant_metrics_ingest.aggregation import AggregationError, Point, aggregate, percentile_of
+from cotenant_metrics_ingest.aggregation import AggregationError, percentile_rank
 from cotenant_metrics_ingest.means import NODE_ROW, MeanSlots, digests
 from cotenant_metrics_ingest.points import MAX_OPEN, POINTS, thinning
 from cotenant_metrics_ingest.policy import duration_ms
@@ -16,7 +16,7 @@ from cotenant_metrics_ingest.slots import MAX_SLOTS, PercentileSlots, encode_end
 from cotenant_metrics_ingest.varints import VarintError, decode, encode_each
 from cotenant_metrics_ingest.windows.node_windows import WindowSizes, cut
 from cotenant_metrics_ingest.windows.percentiles import figures_of
-from tests.unit.metrics_ingest.builders_metrics_ingest import int64s
+from tests.unit.metrics_ingest.builders_metrics_ingest import int64s, percentile_of
 
 
 def digest_of(ring: PercentileSlots) -> SlotDigest:
@@ -51,14 +51,10 @@ def test_a_percentile_is_a_sample_and_not_above_its_share(values: list[float], p
     assert rank <= max(int(np.float32(len(values)) * np.float32(percentile)) - 1, 0)
 
 
-def test_the_first_of_the_newest_samples_is_the_last() -> None:
-    assert aggregate([Point(1, 5.0), Point(3, 7.0), Point(3, 8.0)], "last") == 7.0
-
-
 @pytest.mark.parametrize("percentile", [0.0, -1.0, 1.5])
 def test_a_percentile_outside_its_range_is_refused(percentile: float) -> None:
-    with pytest.raises(AggregationError):
-        aggregate([Point(1, 5.0)], "percentile", percentile)
+    with pytest.raises(AggregationError, match="is not in"):
+        percentile_rank(1, percentile)
 
 
 @given(st.integers(0, MAX_OPEN))

@@ -18,6 +18,12 @@ def log_with_two_quotas() -> QuotaLog:
     return log
 
 
+def root_total(log: QuotaLog) -> dict[str, int]:
+    root = log.published("koordinator-root-quota")
+    assert root is not None
+    return root.total
+
+
 def test_without_any_quota_nothing_is_published() -> None:
     log = QuotaLog()
     log.node("n1", cpu="10")
@@ -199,7 +205,18 @@ def test_a_node_that_is_terminating_when_first_seen_does_not_count(deleted_at: s
     log.node("n2", cpu="100", deleted_at=deleted_at)
     log.pod("p", quota="a", cpu="50")
     log.decide()
-    assert log.runtime("a") == {"cpu": 10000}
+    assert root_total(log) == {"cpu": 10_000, "memory": 100, "pods": 110}
+
+
+def test_a_node_stops_counting_when_its_deletion_begins() -> None:
+    log = log_with_two_quotas()
+    log.node("n2", cpu="30", memory="50")
+    log.pod("p", quota="a", cpu="50")
+    log.decide()
+    assert root_total(log) == {"cpu": 40_000, "memory": 150, "pods": 220}
+    log.node("n2", cpu="30", memory="50", deleted_at="2026-01-01T00:00:00Z")
+    log.decide()
+    assert root_total(log) == {"cpu": 10_000, "memory": 100, "pods": 110}
 
 
 def test_updates_of_a_terminating_node_change_nothing_and_a_restart_neither() -> None:
@@ -210,6 +227,7 @@ def test_updates_of_a_terminating_node_change_nothing_and_a_restart_neither() ->
     log.node("n2", cpu="100", deleted_at="2026-01-01T00:00:00Z")
     assert log.decide() == []
     assert list(log.reloaded().decide(log.now)) == []
+    assert root_total(log) == {"cpu": 10_000, "memory": 100, "pods": 110}
 
 
 def test_pods_follow_a_changed_namespace_list_at_once() -> None:

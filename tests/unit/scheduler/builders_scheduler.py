@@ -210,8 +210,10 @@ class Story:
     def condition(self, name: str, *taints: tuple[str, str, str]) -> Event:
         return self.say(condition_subject(name), NodeCondition(node=name, status="Unknown", taints=taints))
 
-    def run(self, node_name: str, name: str, phase: RunPhase, *, uid: str = "", namespace: str = "default") -> Event:
-        data = RunStatus(node=node_name, namespace=namespace, name=name, uid=uid or f"uid-{name}", phase=phase)
+    def run(
+        self, node_name: str, name: str, phase: RunPhase, *, uid: str = "", namespace: str = "default", **more: Any
+    ) -> Event:
+        data = RunStatus(node=node_name, namespace=namespace, name=name, uid=uid or f"uid-{name}", phase=phase, **more)
         return self.say(run_subject(node_name, namespace, name), data)
 
     def quota(

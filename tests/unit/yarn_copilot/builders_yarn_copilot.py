@@ -10,6 +10,7 @@ import msgspec
 from cotenant.events import Event, NodeResources, ObjectDeleted, Payload, Placement, YarnNode
 from cotenant.events.node.metrics import Usage
 from cotenant.model.subjects import node_subject, placement_subject, resources_subject, yarn_subject
+from cotenant_yarn_copilot.capacity import Rounding
 from cotenant_yarn_copilot.core import YarnCopilot
 from cotenant_yarn_copilot.node_id import DEFAULT_CLUSTER
 from cotenant_yarn_copilot.rm_messages import RmNode, read_node
@@ -38,8 +39,8 @@ def manager(
 class Bench:
     """One copilot; events are folded as they are stored."""
 
-    def __init__(self) -> None:
-        self.copilot = YarnCopilot()
+    def __init__(self, rounding: Rounding = Rounding.EXACT) -> None:
+        self.copilot = YarnCopilot(rounding)
         self.sequence = 0
 
     def store(self, subject: str, data: Payload, *, tombstone: bool = False) -> None:

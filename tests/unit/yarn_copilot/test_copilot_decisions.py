@@ -7,8 +7,10 @@ from datetime import timedelta
 import pytest
 
 from cotenant.events.node.metrics import Usage
+from cotenant.model.subjects import node_subject
 from cotenant_yarn_copilot.matching import HOLD_LOST
 from cotenant_yarn_copilot.node_id import DEFAULT_CLUSTER
+from tests.builders import node_document, stored
 from tests.unit.yarn_copilot.builders_yarn_copilot import GIB, NOON, Bench, manager
 
 
@@ -55,6 +57,53 @@ def test_a_node_without_published_resources_keeps_its_total() -> None:
     bench.place_node_manager("a", "a:8041")
     assert bench.settings(manager("a:8041")) == []
     assert "does not say yet" in bench.facts(manager("a:8041"))["a"].reason
+
+
+STATED = '{"resources": {"kubernetes.io/batch-cpu": "8k", "kubernetes.io/batch-memory": "16Gi"}}'
+ORIGIN = "node.koordinator.sh/originExtendedAllocatable"
+
+
+def stating(annotation: str, allocatable: dict[str, str] | None = None) -> Bench:
+    """A node `a` with a NodeManager, whose object states its batch resources and which has no resources event."""
+    bench = Bench()
+    document = node_document("a", annotations={ORIGIN: annotation} if annotation else None, allocatable=allocatable)
+    bench.store(node_subject("a"), stored(document))
+    bench.place_node_manager("a", "a:8041")
+    return bench
+
+
+def test_without_a_resources_event_the_batch_resources_in_the_nodes_object_count() -> None:
+    assert stating(STATED).settings(manager("a:8041")) == [("a:8041", 8, 16 * 1024)]
+    shown = {"kubernetes.io/batch-cpu": "3000", "cpu": "16"}
+    assert stating("", shown).settings(manager("a:8041")) == [("a:8041", 3, 0)]
+    assert stating(STATED, shown).settings(manager("a:8041")) == [("a:8041", 8, 16 * 1024)]
+    assert stating("", {"cpu": "16"}).settings(manager("a:8041")) == []
+
+
+def test_batch_requests_are_subtracted_from_what_the_object_states() -> None:
+    bench = stating(STATED)
+    bench.place("a", "job", requests={"kubernetes.io/batch-cpu": 3000})
+    assert bench.settings(manager("a:8041")) == [("a:8041", 5, 16 * 1024)]
+
+
+def test_a_resources_event_overrides_what_the_object_states() -> None:
+    bench = stating(STATED)
+    bench.has_batch("a", 1000, GIB)
+    assert bench.settings(manager("a:8041")) == [("a:8041", 1, 1024)]
+    bench.has_batch("a", 1000, GIB, withdrawn=True)
+    assert bench.settings(manager("a:8041")) == [("a:8041", 0, 0)]
+
+
+@pytest.mark.parametrize("text", ["{", '{"resources": {"kubernetes.io/batch-cpu": "many"}}'])
+def test_an_unreadable_figure_leaves_the_total_as_it_is_and_is_reported_with_yarns_usage(text: str) -> None:
+    bench = stating(text, {"kubernetes.io/batch-cpu": "3000"})
+    assert bench.settings(manager("a:8041")) == []
+    published = bench.facts(manager("a:8041", used=(2, 1024)))["a"]
+    assert published.reason.startswith(f"annotation {ORIGIN}: ")
+    assert published.reason.endswith(": YARN keeps its total")
+    assert published.used == Usage(cpu_milli=2000, memory_bytes=GIB)
+    bench.node("a")
+    assert "does not say yet" in bench.facts(manager("a:8041", used=(2, 1024)))["a"].reason
 
 
 @pytest.mark.parametrize("state", ["LOST", "UNHEALTHY", "DECOMMISSIONED", "SHUTDOWN"])

@@ -45,6 +45,7 @@ from cotenant_gateway.admission.pods.extended_resources import (
 from cotenant_gateway.admission.pods.latency import latency_annotations_are_valid
 from cotenant_gateway.admission.pods.priority import resolve_priority
 from cotenant_gateway.admission.pods.replaced_resources import replace_resources
+from cotenant_gateway.admission.pods.resizing import resize_is_allowed
 from cotenant_gateway.admission.pods.rules import pod_is_valid, pod_update_is_allowed
 from cotenant_gateway.admission.pods.runtime_class import merge_runtime_class
 from cotenant_gateway.admission.pods.unresolved import unresolved_classes
@@ -141,6 +142,12 @@ WAITING = AdmissionRules(
     NEW[PODS].validators,
 )
 """For a pod that has not been placed when a profile changes: no service has counted it yet, so it is checked as a new one."""
+
+RESIZING = AdmissionRules(
+    (translate_again, replace_resources, write_extended_resource_spec),
+    tuple(resize_is_allowed if each is pod_update_is_allowed else each for each in LIVE[PODS].validators),
+)
+"""For the subresource `resize` of a pod."""
 
 
 def admit(review: Review, rules: AdmissionRules | None = None) -> list[FieldError]:

@@ -96,7 +96,7 @@ def route_of(path: str, kinds: Registry) -> str:
     route += f"/{kind.plural}"
     if target.name:
         route += "/{name}"
-    known = target.subresource in ("status", "eviction", "log", "binding", "")
+    known = target.subresource in ("status", "resize", "eviction", "log", "binding", "")
     return f"{route}/{target.subresource if known else 'other'}" if target.subresource else route
 
 

@@ -104,12 +104,12 @@ class WriteRequests:
         body: bytes,
         *,
         dry_run: bool = False,
-        status_only: bool = False,
+        subresource: str = "",
         check: Check = no_check,
     ) -> Request[Carried]:
         """Replace an object, or its status."""
         return self._carry_out(
-            lambda: plan_replacement(self._core(), kind, namespace, name, body, status_only=status_only), dry_run, check
+            lambda: plan_replacement(self._core(), kind, namespace, name, body, subresource=subresource), dry_run, check
         )
 
     def patch(
@@ -121,12 +121,12 @@ class WriteRequests:
         body: bytes,
         *,
         dry_run: bool = False,
-        status_only: bool = False,
+        subresource: str = "",
         check: Check = no_check,
     ) -> Request[Carried]:
         """Patch an object, or its status."""
         return self._carry_out(
-            lambda: plan_patch(self._core(), kind, namespace, name, patch_type, body, status_only=status_only), dry_run, check
+            lambda: plan_patch(self._core(), kind, namespace, name, patch_type, body, subresource=subresource), dry_run, check
         )
 
     def delete(

@@ -13,7 +13,7 @@ from cotenant.api.objects.metadata import AnyObject
 from cotenant.api.snapshots import Address, Snapshot
 from cotenant.api.splices import DocumentError, Members, member_object, members, raw
 from cotenant.log.plans import Plan
-from cotenant_gateway.admission.chain import admit
+from cotenant_gateway.admission.chain import AdmissionRules, admit
 from cotenant_gateway.admission.namespaces import namespace_refusal
 from cotenant_gateway.admission.review import Review, WrongTypes, open_review, type_error
 from cotenant_gateway.read_model.core import GatewayCore
@@ -95,8 +95,11 @@ def check_kind(kinds: Registry, kind: Kind, head: AnyObject) -> None:
     )
 
 
-def admitted(core: GatewayCore, address: Address, document: msgspec.Raw, old: Snapshot | None) -> Review:
-    """Return the review of a document after admission. `old` is the object as it is. Raises ApiError."""
+def admitted(
+    core: GatewayCore, address: Address, document: msgspec.Raw, old: Snapshot | None, rules: AdmissionRules | None = None
+) -> Review:
+    """Return the review of a document after admission. `old` is the object as it is; `rules`: those of a subresource. Raises
+    ApiError."""
     kind, name = address.kind, address.name
     if len(document) > MAX_OBJECT_BYTES:
         raise too_large(MAX_OBJECT_BYTES, "the object")
@@ -110,7 +113,7 @@ def admitted(core: GatewayCore, address: Address, document: msgspec.Raw, old: Sn
     if refusal is not None:
         raise refusal
     try:
-        errors = admit(review)
+        errors = admit(review, rules)
     except DocumentError as error:
         # A member outside the kind's view may have another type than a mutator needs.
         raise bad_request(f"the object provided cannot be read: {error}") from error

@@ -1,4 +1,4 @@
-"""Replacements and patches, of an object or of its status: from what a client sends to the plan that stores it.
+"""Replacements and patches, of an object, its status or a pod's resources: from what a client sends to the plan that stores it.
 
 Members that other services' facts added to the object that the client read are removed. Members of metadata that no writer
 may change stay as they are; `generation` counts changes of everything but metadata and status.
@@ -21,6 +21,8 @@ from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import DocumentError, Members, is_object, member_object, members, put_or_drop, raw
 from cotenant.events.objects import ObjectStored
 from cotenant.log.plans import Plan, object_write
+from cotenant_gateway.admission.chain import RESIZING
+from cotenant_gateway.admission.pods.resizing import RESIZE, resized_document
 from cotenant_gateway.admission.quotas.charging import charge_quota
 from cotenant_gateway.admission.review import WrongTypes, type_error
 from cotenant_gateway.planning.declared import with_document
@@ -45,9 +47,9 @@ from cotenant_gateway.statuses import (
 
 
 def plan_replacement(
-    core: GatewayCore, kind: Kind, namespace: str, name: str, body: bytes, *, status_only: bool = False
+    core: GatewayCore, kind: Kind, namespace: str, name: str, body: bytes, *, subresource: str = ""
 ) -> Planned:
-    """Return the plan that replaces an object (or its status). Raises ApiError, TooNew."""
+    """Return the plan that replaces an object, or what a subresource writes of it. Raises ApiError, TooNew."""
     top, head = read_object(core.kinds, kind, namespace, body)
     if head.metadata.name != name:
         raise bad_request(
@@ -55,7 +57,7 @@ def plan_replacement(
         )
     snapshot, uid = _writable(core, existing(core, kind, namespace, name), head.metadata.uid)
     check_version(core, snapshot, head.metadata.resource_version)
-    return _update(core, snapshot, raw(top), uid, status_only=status_only)
+    return _update(core, snapshot, raw(top), uid, subresource=subresource)
 
 
 def _writable(core: GatewayCore, shown: Snapshot, uid: str) -> tuple[Snapshot, str]:
@@ -74,7 +76,7 @@ PATCH_TYPES = tuple(_PATCHES)
 
 
 def plan_patch(
-    core: GatewayCore, kind: Kind, namespace: str, name: str, patch_type: str, patch: bytes, *, status_only: bool = False
+    core: GatewayCore, kind: Kind, namespace: str, name: str, patch_type: str, patch: bytes, *, subresource: str = ""
 ) -> Planned:
     """Return the plan of a patch. The patch applies to the object as the API shows it. Raises ApiError, TooNew."""
     shown = existing(core, kind, namespace, name)
@@ -99,7 +101,7 @@ def plan_patch(
         raise bad_request("a patch cannot change the name or the namespace of an object")
     check_kind(core.kinds, kind, head)
     uid = "" if snapshot is not shown and head.metadata.uid == shown.uid else head.metadata.uid
-    return _update(core, snapshot, raw(top), uid, status_only=status_only)
+    return _update(core, snapshot, raw(top), uid, subresource=subresource)
 
 
 def invalid_patch(kind: Kind, name: str, why: str) -> ApiError:
@@ -121,22 +123,24 @@ def _version_only(patch: bytes) -> Members:
     return {"resourceVersion": version} if version is not None and bytes(version) != b"null" else {}
 
 
-def _update(core: GatewayCore, snapshot: Snapshot, written: msgspec.Raw, uid: str, *, status_only: bool) -> Planned:
+def _update(core: GatewayCore, snapshot: Snapshot, written: msgspec.Raw, uid: str, *, subresource: str) -> Planned:
     stored = snapshot.stored
     assert stored is not None
     address = snapshot.address
     kind, name = address.kind, address.name
     if uid and uid != stored.meta.uid:
         raise conflict(kind, name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {stored.meta.uid}")
-    if status_only:
-        shown: Mapping[str, msgspec.Raw] = snapshot.overlay.status if core.kinds.of(kind).declarable else {}
-        document = _with_status_of(stored.raw, written, shown)
-    else:
-        try:
+    try:
+        if subresource == "status":
+            shown: Mapping[str, msgspec.Raw] = snapshot.overlay.status if core.kinds.of(kind).declarable else {}
+            document = _with_status_of(stored.raw, written, shown)
+        elif subresource == RESIZE:
+            document = resized_document(stored.raw, without_overlay(written, stored.raw, snapshot.overlay))
+        else:
             document = _with_immutable_metadata(without_overlay(written, stored.raw, snapshot.overlay), stored.raw)
-        except DocumentError as error:
-            raise wrong_types(kind, WrongTypes(type_error(error))) from error
-    review = admitted(core, address, document, snapshot)
+    except DocumentError as error:
+        raise wrong_types(kind, WrongTypes(type_error(error))) from error
+    review = admitted(core, address, document, snapshot, RESIZING if subresource == RESIZE else None)
     document = with_generation(review.document, stored.raw, stored.meta.generation)
     if same_json(document, stored.raw):
         return Planned(address, document, None, snapshot, review.warnings)

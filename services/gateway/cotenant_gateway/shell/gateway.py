@@ -149,13 +149,13 @@ class Gateway:
         actor: str,
         *,
         dry_run: bool,
-        status_only: bool = False,
+        subresource: str = "",
         check: Check = no_check,
     ) -> ShownObject:
         """Replace an object, or its status."""
         ends = self._check_room(kind, namespace, name, dry_run=dry_run)
         return await self._shown(
-            self._requests.replace(kind, namespace, name, body, dry_run=dry_run, status_only=status_only, check=check),
+            self._requests.replace(kind, namespace, name, body, dry_run=dry_run, subresource=subresource, check=check),
             actor,
             dry_run,
             ends=ends,
@@ -171,14 +171,14 @@ class Gateway:
         actor: str,
         *,
         dry_run: bool,
-        status_only: bool = False,
+        subresource: str = "",
         check: Check = no_check,
     ) -> ShownObject:
         """Patch an object, or its status."""
         ends = self._check_room(kind, namespace, name, dry_run=dry_run)
         return await self._shown(
             self._requests.patch(
-                kind, namespace, name, patch_type, body, dry_run=dry_run, status_only=status_only, check=check
+                kind, namespace, name, patch_type, body, dry_run=dry_run, subresource=subresource, check=check
             ),
             actor,
             dry_run,

@@ -19,10 +19,13 @@ from enum import Enum
 from msgspec import Struct
 
 from cotenant.domain.amplification import amplified
+from cotenant.domain.node import overcommitted_amounts
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.reservations import ReservationShare
 from cotenant.model.names import CPU, MEMORY, RESOURCE_PODS
 from cotenant_node_executor.core.placed import DecodedPlacement, Key, sequence_of
 
-_FIRST = (RESOURCE_PODS, CPU, MEMORY)
+FIRST = (RESOURCE_PODS, CPU, MEMORY)
 """The order in which kubelet compares; others follow by name."""
 
 
@@ -51,8 +54,27 @@ class Admission:
         """Batch and mid resources; empty before they are known."""
         self.amplification: Mapping[str, float] = {}
         """The calculator's amplification ratios of the reported amounts."""
+        self.reserved: dict[str, ReservationShare] = {}
+        """Reservations on this node, by name. A pod that is resized in place does not take their room."""
         self.waiting: set[Key] = set()
         """Pods that name this node and have not been checked."""
+
+    def lend(self, resources: NodeResources | None) -> None:
+        """Take over the node's batch and mid resources; None: unknown."""
+        self.overcommitted = {} if resources is None else overcommitted_amounts(resources)
+        self.amplification = {} if resources is None else resources.amplification
+
+    def reserve(self, share: ReservationShare, *, ended: bool) -> None:
+        """Take over the room that a reservation holds here."""
+        if ended:
+            self.reserved.pop(share.name, None)
+        else:
+            self.reserved[share.name] = share
+
+    @property
+    def offer(self) -> Mapping[str, int]:
+        """What the node has for pods."""
+        return {**self.allocatable, **amplified(self.allocatable, self.amplification), **self.overcommitted}
 
     def refusals(
         self, pods: Mapping[Key, DecodedPlacement], run_of: Callable[[Key, str], RunState]
@@ -65,7 +87,7 @@ class Admission:
         """
         asked = {key for key in self.waiting if key in pods and pods[key].names_node}
         self.waiting.clear()
-        allocatable = {**self.allocatable, **amplified(self.allocatable, self.amplification), **self.overcommitted}
+        allocatable = self.offer
         used: dict[str, int] = {}
         new: list[tuple[int, Key]] = []
         for key, placed in pods.items():
@@ -93,7 +115,7 @@ def take_room(used: dict[str, int], requests: Mapping[str, int]) -> None:
 def refusal(requests: Mapping[str, int], used: Mapping[str, int], allocatable: Mapping[str, int]) -> AdmissionRefusal | None:
     """Return why a pod does not fit beside what is used. Amounts are those of placements: cpu in milli-cores, else units."""
     wanted = {**requests, RESOURCE_PODS: 1}
-    for name in (*_FIRST, *sorted(wanted.keys() - set(_FIRST))):
+    for name in (*FIRST, *sorted(wanted.keys() - set(FIRST))):
         requested, capacity = wanted.get(name, 0), allocatable.get(name)
         if requested > 0 and capacity is not None and used.get(name, 0) + requested > capacity:
             figures = f"requested: {requested}, used: {used.get(name, 0)}, capacity: {capacity}"

@@ -9,7 +9,7 @@ the same name replaces the former pod, whose processes are then ended like those
 What concerns one pod is in `pod_steps`. A strategy that raises is quarantined by itself: it keeps the values of its last
 decision until the node SLO changes; `findings` reports it once.
 
-Over 300 lines: it is the only place that knows all parts of the core, and each public method says what it returns.
+Over 300 lines: the only place that knows all parts of the core; each public method says what it returns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from cotenant.domain.node import overcommitted_amounts
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.engine.last_sequences import LastSequences
 from cotenant.engine.quarantine import Finding
@@ -28,6 +27,7 @@ from cotenant.events.node.resources import NodeResources, NodeSLORendered
 from cotenant.events.node.runs import ExecutorStatus, RunStatus
 from cotenant.events.node.topology import MachineTopology
 from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.reservations import ReservationShare
 from cotenant.model.subjects import slo_subject
 from cotenant_node_executor.core.admission import Admission, RunState
 from cotenant_node_executor.core.desired_values import DesiredTargets
@@ -37,6 +37,7 @@ from cotenant_node_executor.core.placed import DecodedPlacement, Key, read_place
 from cotenant_node_executor.core.placed_pods import PlacedPods, asked_services, offers_latency
 from cotenant_node_executor.core.plan import EMPTY_PLAN, NO_GROUPS, CyclePlan, missing_groups
 from cotenant_node_executor.core.pod_steps import PodSteps
+from cotenant_node_executor.core.resizing.resizes import Resizes
 from cotenant_node_executor.core.topology_report import TopologyReport
 from cotenant_node_executor.runtime.interface import Order
 from cotenant_node_executor.sampling.wanted import SamplingOptions, wanted_by
@@ -44,7 +45,7 @@ from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import LocalNode
 from cotenant_node_executor.strategies.strategy import RESTORE, Desired, Strategy
 from cotenant_node_executor.targets.address import Attribute, Place
-from cotenant_node_executor.targets.interface import NodeCapabilities
+from cotenant_node_executor.targets.interface import NodeCapabilities, WriteReport
 
 MAX_PODS = 110
 """Pods on one node, as kubelet's default."""
@@ -85,6 +86,7 @@ class ExecutorCore:
         self.resources: NodeResources | None = None
         """The overcommitted resources of the node."""
         self._admission = Admission()
+        self._resizes = Resizes(self.pods, self._steps, self._admission, of_kubelet=facts.kubelet_pods)
         self._topology = TopologyReport(facts.name)
         self.wanted = SamplingOptions()
         """Metrics that the node SLO enables; the same object while it does not change."""
@@ -107,13 +109,10 @@ class ExecutorCore:
     def fresh(self) -> ExecutorCore:
         """Return an empty core for the same node with a new boot id."""
         boot = f"{self.boot.partition('+')[0]}+{int(self.boot.partition('+')[2] or 0) + 1}"
+        strategies, roots = (*self.strategies.values(),), self._root_pods
+        plain = self._plain_processes
         return ExecutorCore(
-            self.facts,
-            self.capabilities,
-            boot,
-            plain_processes=self._plain_processes,
-            root_pods=self._root_pods,
-            strategies=(*self.strategies.values(),),
+            self.facts, self.capabilities, boot, plain_processes=plain, root_pods=roots, strategies=strategies
         )
 
     # -- folding -------------------------------------------------------------------------------------------------------
@@ -137,9 +136,11 @@ class ExecutorCore:
             if wanted != self.wanted:
                 self.wanted = wanted
         elif isinstance(data, NodeResources):
-            self._admission.overcommitted = {} if event.tombstone else overcommitted_amounts(data)
-            self._admission.amplification = {} if event.tombstone else data.amplification
             self.resources = None if event.tombstone else data
+            self._admission.lend(self.resources)
+            self._changed = True
+        elif isinstance(data, ReservationShare):
+            self._admission.reserve(data, ended=event.tombstone)
             self._changed = True
         elif isinstance(data, ExecutorStatus):
             # The marker is removed with its node. The executor keeps running, and publishes it again at its next start.
@@ -169,6 +170,7 @@ class ExecutorCore:
             self.pods.put(key, placed)
             if placed.names_node and not of_kubelet:
                 self._admission.waiting.add(key)
+        self._resizes.placed(key, self.pods.by_name.get(key))
         self._ask_services(before, self.pods.by_name.get(key))
         if self._topology.depends_on_pods or _holds_cpus(before) or _holds_cpus(self.pods.by_name.get(key)):
             self._topology.stale = True
@@ -198,7 +200,7 @@ class ExecutorCore:
         self._topology.observe(observation.machine)
         self._steps.observe(before, observation, changed)
 
-    # -- what is known -------------------------------------------------------------------------------------------------
+    # -- state for the shell ------------------------------------------------------------------------------------------
 
     @property
     def has_work(self) -> bool:
@@ -272,6 +274,7 @@ class ExecutorCore:
             return EMPTY_PLAN
         if self._admission.waiting:
             self._admit(seen)
+        self._resizes.judge(seen, now)
         orders: list[Order] = []
         missing: Set[str] = NO_GROUPS
         if self._steps.orders_due:
@@ -296,6 +299,10 @@ class ExecutorCore:
         groups = tuple(sorted(missing)) if missing else ()
         dry_runs = self._targets.dry_runs
         return CyclePlan(tuple(orders), groups, targets, evictions, waiting, problems, reclaims, dry_runs)
+
+    def wrote(self, report: WriteReport, now: datetime) -> None:
+        """Take over the last plan's writes."""
+        self._resizes.wrote(report, now)
 
     def _leaving(self) -> frozenset[str]:
         """The pods that are being evicted here, and those that the placement ends."""

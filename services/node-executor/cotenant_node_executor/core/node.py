@@ -70,7 +70,7 @@ class Machine(Protocol):
         ...
 
     def measure(self, wanted: SamplingOptions) -> None:
-        """Measure this from now on, beside node and pods."""
+        """Set what is measured from now on, besides node and pods."""
         ...
 
     def create(self, groups: Sequence[str]) -> None:
@@ -119,7 +119,7 @@ class ExecutorNode:
         self._traces: Traces | None = None
         """Of events folded by `apply` and published; None without traces, as in the simulator."""
         self.written_values = self.refused_values = 0
-        """Since this node was made."""
+        """Since this object was created."""
         self._usage_ref = ""
         self._evicted_by: dict[Key, str] = {}
         """The references of published evictions, by the pod's name, until its end is reported."""
@@ -129,10 +129,10 @@ class ExecutorNode:
         self._adopted = False
         self._followed: Mapping[str, PodToRun] | None = None
         """The pods that were last passed to the runtime."""
-        self._moved = True
+        self._must_observe = True
+        """The last cycle changed the machine or had a refusal, so the next one must observe again."""
         self.ordered: Sequence[Order] = ()
         """The last cycle's orders, whose effect a later cycle observes."""
-        """The last cycle changed the machine or had a refusal, so the next one must observe again."""
 
     def take_log(self, why_unknown: str) -> None:
         """Set whether LOG is the one that placed the pods here. Until it is, those without a placement keep running."""
@@ -156,7 +156,7 @@ class ExecutorNode:
         return msgspec.structs.replace(status, memory_pressure=why, taints=taints)
 
     def _condition(self, now: datetime) -> list[Event]:
-        """The report again if pressure began or ended; changed figures alone do not count. Decided again until it is stored."""
+        """Report the node again if pressure began or ended, not for changed figures alone; repeated until it is stored."""
         known = self.core.own
         if known is None or not self.core.marked or bool(known.memory_pressure) is bool(self.core.memory_pressure):
             return []
@@ -185,7 +185,7 @@ class ExecutorNode:
 
     def due(self, now: datetime) -> bool:
         """Whether a cycle has new work although nothing changed on the machine."""
-        return self._moved or self.core.has_work or self._window.due(now)
+        return self._must_observe or self.core.has_work or self._window.due(now)
 
     def execution_stored(self, event: Event) -> None:
         """Remember the published eviction of a pod, as a cause of its report."""
@@ -249,11 +249,12 @@ class ExecutorNode:
         if plan.groups:
             machine.create(plan.groups)
         report = machine.write(plan.targets)
+        core.wrote(report, now)
         self.ordered = plan.orders
         if plan.orders:
             machine.carry_out(plan.orders, now)
-        self._moved = bool(plan.orders or report.written or report.refused)
-        if self._moved:
+        self._must_observe = bool(plan.orders or report.written or report.refused)
+        if self._must_observe:
             self.written_values += len(report.written)
             self.refused_values += len(report.refused)
         done = self._executions.of_cycle(core, plan, report, plan.orders, now)

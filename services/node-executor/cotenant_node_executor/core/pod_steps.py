@@ -9,7 +9,7 @@ reports it once. Processes without a placement (orphans) are ended, unless anoth
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -19,6 +19,7 @@ from cotenant.engine.quarantine import Finding
 from cotenant.events.envelope import Event
 from cotenant.events.node.runs import RunStatus
 from cotenant.events.placements import Placement
+from cotenant.events.resizes import ResizeStatus
 from cotenant.log.contract import ending, replaces
 from cotenant.model.subjects import placement_subject, run_subject
 from cotenant_node_executor.core.admission import RunState
@@ -72,6 +73,8 @@ class PodSteps:
         self._steps: dict[Key, PodStep] = {}
         """Steps computed from the newest observation at `_stepped_at`; an event of a pod drops its entry."""
         self._stepped_at: datetime | None = None
+        self.resize_of: Callable[[Key, str], ResizeStatus | None] = lambda _key, _uid: None
+        """What became of the last resize of the pod of that name and uid."""
 
     # -- what changes --------------------------------------------------------------------------------------------------
 
@@ -139,7 +142,7 @@ class PodSteps:
 
     def run_state(self, key: Key, uid: str, seen: Observation) -> RunState:
         """A pod's progress, for the admission of others."""
-        report = self._report_of(key, uid)
+        report = self.report_of(key, uid)
         if report is None:
             return RunState.BEGUN if uid in seen.states else RunState.NEW
         return RunState.OVER if report.phase.terminal else RunState.BEGUN
@@ -199,7 +202,7 @@ class PodSteps:
 
     def _compute(self, key: Key, to_run: PodToRun, placement: Placement, seen: Observation, now: datetime) -> PodStep:
         uid = placement.uid
-        last = self._report_of(key, uid)
+        last = self.report_of(key, uid)
         evict = self._evictions.of(uid)
         if self._of_kubelet:
             step = kubelet_step(to_run, placement, last, seen.states.get(uid), now, evict)
@@ -207,10 +210,14 @@ class PodSteps:
             step = pod_step(to_run, placement, last, seen.states.get(uid, _NO_STATES), now, evict)
         if evict is not None and step.report.eviction is None:
             step = replace(step, report=replace(step.report, eviction=self._evictions.begun(uid)))
+        resize = self.resize_of(key, uid)
+        if resize is not None and step.report.resize != resize and not step.report.phase.terminal:
+            step = replace(step, report=replace(step.report, resize=resize))
         self._steps[key] = step
         return step
 
-    def _report_of(self, key: Key, uid: str) -> RunStatus | None:
+    def report_of(self, key: Key, uid: str) -> RunStatus | None:
+        """The last report of this very pod."""
         report = self._runs.get(key)
         return report.status if report is not None and report.status.uid == uid else None
 

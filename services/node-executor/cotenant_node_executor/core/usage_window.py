@@ -72,7 +72,7 @@ class UsageWindow:
         """Manifest, QoS and priority class by uid."""
         self._last: _Published | None = None
         self._due: datetime | None = None
-        self._ripe: datetime | None = None
+        self._publish_from: datetime | None = None
         """Earliest time of publishing: half a sample period before the message is due."""
 
     def add(self, snapshot: UsageSnapshot, now: datetime, slow: SlowReadings | None = None) -> None:
@@ -96,10 +96,10 @@ class UsageWindow:
 
     def due(self, now: datetime) -> bool:
         """Whether the period is over and there is something to publish."""
-        return self._ripe is not None and now >= self._ripe and bool(self._taken)
+        return self._publish_from is not None and now >= self._publish_from and bool(self._taken)
 
     def _set_due(self, due: datetime) -> None:
-        self._due, self._ripe = due, due - self._early
+        self._due, self._publish_from = due, due - self._early
 
     def _class_of(self, uid: str, pod: Pod, most: int) -> tuple[str, str]:
         known = self._classes.get(uid)
@@ -116,7 +116,7 @@ class UsageWindow:
         newest = taken[-1]
         self._taken.clear()
         self._counter += 1
-        # Periods stay on their grid; after a pause the grid starts again.
+        # Periods follow one another without drift; after a pause they start from now.
         due = (self._due or now) + self._period
         self._set_due(due if due > now + self._early else now + self._period)
         return UsageSample(

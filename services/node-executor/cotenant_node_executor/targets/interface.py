@@ -38,6 +38,7 @@ class Stat(Enum):
     CPU_STAT = "cpu.stat"
     MEMORY_USAGE = "memory.usage_in_bytes"
     MEMORY_STAT = "memory.stat"
+    MEMORY_NUMA = "memory.numa_stat"
     CPU_PRESSURE = "cpu.pressure"
     MEMORY_PRESSURE = "memory.pressure"
     IO_PRESSURE = "io.pressure"

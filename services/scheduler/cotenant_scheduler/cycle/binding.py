@@ -16,7 +16,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.placements import Figure, Placement
 from cotenant.model.subjects import placement_subject, reservation_subject
 from cotenant_scheduler.cycle.assumed import Assumed
-from cotenant_scheduler.cycle.endings import Endings
+from cotenant_scheduler.cycle.endings.endings import Endings
 from cotenant_scheduler.cycle.reservations.events import share_of, status_ends
 from cotenant_scheduler.cycle.reservations.reserving import Reserving, SelectedNode
 from cotenant_scheduler.framework.evaluation import Evaluation

@@ -5,9 +5,10 @@ In: the group, the failed attempt to place it, the current nominations. Out: the
 with its nominated node, in one batch; or nothing, and the reason in the template of the group. The rules:
 
     who         groups of pods that may preempt, whose quotas admit all of them; others wait
-    one by one  members in queue order: one that fits is nominated without victims, to reserve its room; one that does not
-                gets the node that costs least (`cycle.preemption`), beside those chosen for the members before it. Pods that
-                leave for an earlier member cost nothing again, so a cleared node is filled first
+    one by one  members in queue order: one that fits, on a node or in a reservation, is nominated without victims, to reserve
+                its room; one that does not gets the node that costs least (`cycle.preemption`), or the reservation there
+                (`cycle.reservation_preemption`), beside those chosen for the members before it. Pods that leave for an earlier
+                member cost nothing again, so a cleared node is filled first
     together    a group that must be in one domain of a layer of the network: in the domain where its victims weigh least
     whole       fewer members than the group needs: none is nominated, none is preempted
     patience    the nominations of a group last as long as each of its nodes exists, no pod of a higher priority is nominated to
@@ -32,15 +33,19 @@ from cotenant.domain.quota.membership import Membership
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Nomination
 from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
-from cotenant_scheduler.cycle.preempting import Preempting, patience
+from cotenant_scheduler.cycle.preempting import Preempting, nomination_to, patience
 from cotenant_scheduler.cycle.preemption import PreemptionCandidate, Rank
 from cotenant_scheduler.cycle.queue import GroupClass, QueueEntry, WaitingTemplate
+from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
+from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.results import CachedResults
 from cotenant_scheduler.plugins.quota import QuotaAdmission
+from cotenant_scheduler.plugins.reservation.matching import Ask
 from cotenant_scheduler.state.columns import IntArray
 from cotenant_scheduler.state.counting import PodKey, is_reserve
 from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.pod_records import PodRecord
 
 MEMBERS = 749
 """The nominations that fit into a decision of usual size."""
@@ -70,8 +75,10 @@ class GroupPreemption:
         admission: QuotaAdmission,
         nominations: Nominations,
         preempting: Preempting,
+        reserving: Reserving,
         waiting: WaitingPods,
     ) -> None:
+        self._reserving = reserving
         self._nodes = nodes
         self._results = results
         self._admission = admission
@@ -114,7 +121,7 @@ class GroupPreemption:
                     self._preempting.end(record)
                     events.append(self._waiting.event(record, trial.refused, None))
                 continue
-            nomination = Nomination(node=choice.node, at=now, attempts=attempts, victims=choice.victims)
+            nomination = nomination_to(choice, now, attempts)
             self._preempting.note(record, nomination, group.charge_of(record).shape)
             template = msgspec.structs.replace(trial.refused, causes=self._preempting.causes(choice))
             events.append(self._waiting.event(record, template, nomination))
@@ -183,24 +190,33 @@ class GroupPreemption:
             shape = group.charge_of(record).shape
             self._nominations.hold(shape.priority, own)
             evaluation = self._results.evaluation(shape)
-            row = evaluation.best() if rows is None else evaluation.best_of(rows)
-            if row >= 0:
-                choice = PreemptionCandidate((0, 0, 0, 0, 0, ""), self._nodes.names[row], ())
-            else:
-                found = self._preemption.choose(evaluation, rows)
-                if found is None:
-                    if group.together.gives_up(record.key):
-                        break
-                    continue
-                choice = found
+            choice = self._free(record, evaluation, rows) or self._preempting.choose(record, evaluation, rows)[0]
+            if choice is None:
+                if group.together.gives_up(record.key):
+                    break
+                continue
             chosen[record.key] = choice
             own -= {record.key}
-            self._nominations.nominate(record.key, Nomination(node=choice.node, at=now, victims=choice.victims), shape)
+            self._nominations.nominate(record.key, nomination_to(choice, now), shape)
             self._nominations.hold_also(record.key, shape.priority, own)
         if not any(choice.victims for choice in chosen.values()) or not group.together.enough(list(chosen), members):
             self._nominations.restore(mark)
             return {}
         return chosen
+
+    def _free(self, record: PodRecord, evaluation: Evaluation, rows: IntArray | None) -> PreemptionCandidate | None:
+        """Return where a member fits as the nodes are, in a reservation or beside them; None: nowhere."""
+        ask = record.ask
+        reserved = self._reserving.choose(evaluation, ask) if isinstance(ask, Ask) else None
+        used = None
+        if reserved is not None and (rows is None or reserved.row in rows):
+            row, allocation = reserved.row, reserved.allocation
+            used = allocation.reservation if allocation is not None else None
+        elif isinstance(ask, Ask) and (ask.required or ask.problem):
+            row = -1
+        else:
+            row = evaluation.best() if rows is None else evaluation.best_of(rows)
+        return PreemptionCandidate((0, 0, 0, 0, 0, ""), self._nodes.names[row], (), used) if row >= 0 else None
 
 
 def _together(ranks: Sequence[Rank]) -> tuple[int, int, int, int]:

@@ -2,7 +2,8 @@
 
 In: the waiting events of queued pods, other schedulers' nominations, and the nominations that a decision makes or ends.
 Out: the node table with the rooms that count for the pod being placed: those of nominated pods of the same or a higher
-priority, except its own. Such a room counts like the pod itself, but does not attract pods by affinity.
+priority, except its own. Such a room counts like the pod itself, in the reservation that it is in, but does not attract pods by
+affinity.
 
 Pods are placed in queue order, so the rooms that count change seldom: most calls change nothing.
 """
@@ -13,6 +14,7 @@ from collections.abc import Set
 
 import msgspec
 
+from cotenant.events.allocations import Allocation
 from cotenant.events.placements import Nomination
 from cotenant_scheduler.cycle.other_schedulers import nomination_elsewhere
 from cotenant_scheduler.cycle.queue import EquivalenceClass
@@ -33,6 +35,8 @@ class NominatedPod(msgspec.Struct, frozen=True):
     assigned: AssignedPod
     victims: frozenset[str]
     """uids of the pods that leave the node for it."""
+    allocation: Allocation | None = None
+    """The reservation that it is in."""
 
 
 class Nominations:
@@ -96,7 +100,7 @@ class Nominations:
         """Count the room of a pod that was nominated just now beside those counted for its `own`, which it has left."""
         room = self._decided[key]
         assert room is not None
-        self._nodes.place(room.node, held_key(key), room.shape, room.assigned)
+        self._nodes.place(room.node, held_key(key), room.shape, room.assigned, room.allocation)
         self._counted[key] = room
         self.leaving.setdefault(room.node, set()).update(room.victims)
         self._level = (priority, own)
@@ -127,7 +131,7 @@ class Nominations:
             changed = True
         for key, room in wanted.items():
             if key not in self._counted:
-                self._nodes.place(room.node, held_key(key), room.shape, room.assigned)
+                self._nodes.place(room.node, held_key(key), room.shape, room.assigned, room.allocation)
                 self._counted[key] = room
                 changed = True
         if changed:
@@ -148,4 +152,5 @@ def nomination_of(record: PodRecord) -> Nomination | None:
 def room_of(nomination: Nomination, shape: Shape) -> NominatedPod:
     """Return the room of a nominated pod: what it would occupy if it had been placed there when it was nominated."""
     assigned = AssignedPod(shape.estimate, shape.prod, microseconds(nomination.at))
-    return NominatedPod(nomination.node, shape, assigned, frozenset(victim.uid for victim in nomination.victims))
+    allocation = Allocation(reservation=nomination.reservation) if nomination.reservation is not None else None
+    return NominatedPod(nomination.node, shape, assigned, frozenset(victim.uid for victim in nomination.victims), allocation)

@@ -17,8 +17,9 @@ from cotenant.events.envelope import Event
 from cotenant.events.placements import Waiting
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.binding import Binding
-from cotenant_scheduler.cycle.endings import Endings
+from cotenant_scheduler.cycle.endings.endings import Endings
 from cotenant_scheduler.cycle.equal_groups import EqualGroups
+from cotenant_scheduler.cycle.gathering.confined import Confined
 from cotenant_scheduler.cycle.gathering.gathering import Gathering
 from cotenant_scheduler.cycle.group_preemption import GroupPreemption
 from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
@@ -119,6 +120,7 @@ class Placing:
             MOST_EVENTS,
         )
         self._groups = PlacingGroups(
+            nodes,
             self._equal_groups,
             self._results,
             self._binding,
@@ -128,7 +130,7 @@ class Placing:
             waiting,
             nominations,
             reserving,
-            GroupPreemption(nodes, self._results, admission, nominations, preempting, waiting),
+            GroupPreemption(nodes, self._results, admission, nominations, preempting, reserving, waiting),
             gathering,
             self._refused_by_nodes,
             MOST_EVENTS,
@@ -285,10 +287,13 @@ class Placing:
             self.head.restart()  # pods that it has affinity to were placed: it does not see its own rooms
         return top
 
-    def _refused_by_nodes(self, walk: Walk, entry: QueueEntry, alike: EquivalenceClass, now: datetime) -> None:
-        """Close the top entry's class, which nodes refuse; if it is the queue's head, its rooms count from now on."""
+    def _refused_by_nodes(
+        self, walk: Walk, entry: QueueEntry, alike: EquivalenceClass, now: datetime, confined: Confined | None = None
+    ) -> None:
+        """Close the top entry's class, which nodes refuse; if it is the queue's head, its rooms count from now on. `confined`:
+        where a gang must be."""
         nominated = nomination_of(entry.records[0]) is not None
-        if (not nominated or self._keeps_nominated) and self.head.refused(entry, alike, now):
+        if (not nominated or self._keeps_nominated) and self.head.refused(entry, alike, now, confined):
             walk.wake()
         walk.close(by_nodes=True)
 

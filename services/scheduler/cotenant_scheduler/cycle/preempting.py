@@ -33,6 +33,7 @@ from cotenant_scheduler.cycle.reservation_preemption import ReservationPreemptio
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.plugins.reservation.matching import Ask
+from cotenant_scheduler.state.columns import IntArray
 from cotenant_scheduler.state.counting import PodKey, is_reserve
 from cotenant_scheduler.state.node_facts import NodeMessages
 from cotenant_scheduler.state.nodes import NodeTable
@@ -48,6 +49,13 @@ BACKOFF = tuple(timedelta(seconds=seconds) for seconds in (1, 2, 4, 8, 10))
 def patience(attempts: int) -> timedelta:
     """How long a choice is kept before a node is chosen again, unless pods are ending on the node."""
     return BACKOFF[min(attempts, len(BACKOFF)) - 1]
+
+
+def nomination_to(choice: PreemptionCandidate, now: datetime, attempts: int = 1) -> Nomination:
+    """Return the nomination of a pod that gets this choice."""
+    return Nomination(
+        node=choice.node, at=now, attempts=attempts, victims=choice.victims, reservation=choice.reservation
+    )
 
 
 class Preempting:
@@ -100,7 +108,7 @@ class Preempting:
             line = "not eligible due to preemptionPolicy=Never." if not shape.preempts else ""
             choice = None
         else:
-            choice, line = self._choose(record, evaluation)
+            choice, line = self.choose(record, evaluation)
         if choice is None:
             self._nominations.end(record.key)
             alike.template = self._waiting.refused_by_nodes(alike, evaluation, line)
@@ -112,14 +120,17 @@ class Preempting:
         template = self._waiting.refused_by_nodes(alike, evaluation, line, nomination)
         return self._nominated(record, alike, template, choice)
 
-    def _choose(self, record: PodRecord, evaluation: Evaluation) -> tuple[PreemptionCandidate | None, str]:
-        """Return the best node to make room on, or in a reservation there; or None, and what is said of that."""
+    def choose(
+        self, record: PodRecord, evaluation: Evaluation, rows: IntArray | None = None
+    ) -> tuple[PreemptionCandidate | None, str]:
+        """Return the best node to make room on, or in a reservation there, of some rows if given; or None, and what is said of
+        that."""
         choice, line = None, ""
         if self._may_preempt(record):
-            choice = self.preemption.choose(evaluation)
+            choice = self.preemption.choose(evaluation, rows)
             line = "" if choice else self._nothing_found(evaluation)
         if self.for_reservations and isinstance(record.ask, Ask):
-            inside = self._within_reservations.choose(evaluation, record.ask)
+            inside = self._within_reservations.choose(evaluation, record.ask, rows)
             if inside is not None and (choice is None or inside.rank < choice.rank):
                 return inside, ""
         return choice, line
@@ -169,9 +180,7 @@ class Preempting:
     def _nominate(
         self, record: PodRecord, choice: PreemptionCandidate, shape: Shape, before: Nomination | None, now: datetime
     ) -> Nomination:
-        nomination = Nomination(
-            node=choice.node, at=now, attempts=before.attempts + 1 if before else 1, victims=choice.victims
-        )
+        nomination = nomination_to(choice, now, before.attempts + 1 if before else 1)
         self.note(record, nomination, shape)
         return nomination
 

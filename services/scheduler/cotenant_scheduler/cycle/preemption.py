@@ -29,6 +29,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 import msgspec
 import numpy as np
 
+from cotenant.events.allocations import ReservationUsed
 from cotenant.events.placements import PlacementPhase, Victim
 from cotenant_scheduler.cycle.what_if import Asking, RowPod, Trial, fewest, victims
 from cotenant_scheduler.framework.evaluation import Evaluation
@@ -60,6 +61,7 @@ class PreemptionCandidate(msgspec.Struct, frozen=True):
     node: str
     leaving: tuple[tuple[RowPod, bool], ...]
     """By importance, each with whether its end violates a disruption budget."""
+    reservation: ReservationUsed | None = None  # the one on the node that takes the pod then
 
     @property
     def victims(self) -> tuple[Victim, ...]:
@@ -265,9 +267,7 @@ class Preemption:
             return None
         return _ranked(self._nodes.names[row], [(order[index], index < costly) for index in found], bool(costly))
 
-    def _lower(
-        self, row: int, priority: int, pods: list[RowPod] | None = None
-    ) -> tuple[list[RowPod], list[RowPod]]:
+    def _lower(self, row: int, priority: int, pods: list[RowPod] | None = None) -> tuple[list[RowPod], list[RowPod]]:
         """Return the pods of lower priority that are ending already, and the others that may be preempted, by importance;
         `pods`: of these."""
         if pods is None:

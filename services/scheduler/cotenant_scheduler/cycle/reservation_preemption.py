@@ -1,7 +1,7 @@
 """Preemption inside reservations: a pod that its reservations have no room for makes users of a lower priority leave them.
 
 In: a pod with the reservations that match it, the results of its shape. Out: a `PreemptionCandidate` as of `cycle.preemption`,
-or none. The rules of preemption hold, with these differences:
+with the reservation that takes the pod, or none. The rules of preemption hold, with these differences:
 
     nodes      those on which reservations match the pod, and none of them takes it
     leaving    users of these reservations, and pods of the node that use none; never users of others
@@ -18,12 +18,18 @@ from __future__ import annotations
 
 from itertools import islice
 
+import msgspec
+
+from cotenant.events.allocations import ReservationUsed
 from cotenant_scheduler.cycle.preemption import Preemption, PreemptionCandidate
-from cotenant_scheduler.cycle.reservations.candidates import Candidates, Matched
+from cotenant_scheduler.cycle.reservations.candidates import Candidates
+from cotenant_scheduler.cycle.reservations.matched import Matched
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.what_if import RowPod
 from cotenant_scheduler.framework.evaluation import Evaluation
+from cotenant_scheduler.plugins.reservation.fitting import ReservationCapacity
 from cotenant_scheduler.plugins.reservation.matching import Ask
+from cotenant_scheduler.state.columns import IntArray
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.nodes import NodeTable
 
@@ -39,20 +45,30 @@ class ReservationPreemption:
         self._reserving = reserving
         self._preemption = preemption
 
-    def choose(self, evaluation: Evaluation, ask: Ask) -> PreemptionCandidate | None:
-        """Return the best node for a pod with these demands on reservations; None if preemption inside them helps on none."""
+    def choose(self, evaluation: Evaluation, ask: Ask, rows: IntArray | None = None) -> PreemptionCandidate | None:
+        """Return the best node, of some rows if given, for a pod with these demands on reservations; None if preemption inside
+        them helps on none."""
         if ask.problem or not ask.owners:
             return None
         names = self._nodes.names
         candidates = self._reserving.candidates(evaluation, ask)
         crowded = candidates.crowded()
-        matched = {row: crowded[row] for row in islice(sorted(crowded, key=names.__getitem__), ROWS)}
+        among = crowded.keys() if rows is None else crowded.keys() & set(rows.tolist())
+        matched = {row: crowded[row] for row in islice(sorted(among, key=names.__getitem__), ROWS)}
         inside = {row: {record.uid for record, _ in there} for row, there in matched.items()}
 
-        def trial(row: int) -> _Trial:
-            return _Trial(self._nodes, row, candidates, matched[row], evaluation)
+        trials: dict[int, _Trial] = {}
 
-        return self._preemption.best_without(evaluation.shape.priority, inside, trial)
+        def trial(row: int) -> _Trial:
+            trials[row] = _Trial(self._nodes, row, candidates, matched[row], evaluation)
+            return trials[row]
+
+        choice = self._preemption.best_without(evaluation.shape.priority, inside, trial)
+        if choice is None:
+            return None
+        room = trials[self._nodes.rows[choice.node]].room
+        assert room is not None
+        return msgspec.structs.replace(choice, reservation=ReservationUsed(name=room.name, uid=room.uid))
 
 
 class _Trial:
@@ -73,6 +89,8 @@ class _Trial:
         self._evaluation = evaluation
         self._versions = [(counter, counter.version) for counter in nodes.counters]
         self._gone: dict[PodKey, RowPod] = {}
+        self.room: ReservationCapacity | None = None
+        """The reservation that took the pod when it fitted last: those that were gone then are those that leave in the end."""
 
     def take(self, pod: RowPod) -> None:
         """Take a pod away."""
@@ -86,7 +104,11 @@ class _Trial:
 
     def fits(self) -> bool:
         """Return whether a reservation takes the pod now."""
-        return self._candidates.takes(self._row, self._matched, self._evaluation)
+        found = self._candidates.takes(self._row, self._matched, self._evaluation)
+        if found is None:
+            return False
+        self.room = found.room
+        return True
 
     def close(self) -> None:
         """Put all pods back."""

@@ -12,7 +12,7 @@ Over 300 lines: all texts of why pods wait, and when they are stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from datetime import datetime, timedelta
 
 import msgspec
@@ -157,7 +157,7 @@ class WaitingPods:
         namespace, name = record.key
         others = f"; {placed} of its {len(group.live)} waiting pods found a node before it" if placed else ""
         message = f"gang group {group.key} waits: pod {namespace}/{name} does not fit{where}{others}: {found.waiting.message}"
-        waiting = msgspec.structs.replace(found.waiting, message=message)
+        waiting = msgspec.structs.replace(found.waiting, message=message, member=f"{namespace}/{name}")
         return self._template(group, waiting, found.causes)
 
     def of_preempting_group(
@@ -215,16 +215,16 @@ class WaitingPods:
             return known
         return WaitingTemplate(waiting, causes)
 
-    def note_missing(self) -> None:
-        """Note why groups wait that may not be tried."""
-        for alike in self._queue.classes.values():
+    def note_missing(self, classes: Iterable[EquivalenceClass]) -> None:
+        """Note why those of some classes wait that are groups which may not be tried."""
+        for alike in classes:
             if isinstance(alike, GroupClass) and (missing := alike.missing):
                 alike.template = self._of_group(alike, missing)
 
     def decide(self, now: datetime, limit: int, nominated: Set[PodKey]) -> list[Event]:
         """Return at most `limit` waiting events: those of pods whose last event was built from another template than their
         class has now, except pods that this decision nominated."""
-        self.note_missing()
+        self.note_missing(self._queue.classes.values())
         classes = [alike for alike in self._queue.classes.values() if alike.template is not None]
         if not classes:
             return []

@@ -1,9 +1,9 @@
 """What reservations hold on the rows of the node table, and what their owners have allocated.
 
-In: reserve pods, pods that act as reservations and owners (pods whose allocation names a reservation), counted on rows and
-uncounted, in any order. Out: per row the reservations with their owners and sums; and the part of `requested` that would count
-twice: a reserve pod counts whole, an owner counts whole, so min(allocatable, allocated) is subtracted. What is left of a
-reservation is max(0, allocatable - allocated).
+In: reserve pods, pods that act as reservations, owners (pods whose allocation names a reservation) and pods that are nominated
+to be owners, counted on rows and uncounted, in any order. Out: per row the reservations with their owners and sums; and the
+part of `requested` that would count twice: a reserve pod counts whole, an owner counts whole, so min(allocatable, allocated) is
+subtracted. What is left of a reservation is max(0, allocatable - allocated).
 
 There are no counters: everything is a sum over the pods on the rows. Bounds: one entry a reservation that holds or is used.
 """
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from cotenant.domain.reservations.operating import names_itself
 from cotenant.model.names import CPU, MEMORY, RESOURCE_PODS
 from cotenant_scheduler.state.columns import IntArray
-from cotenant_scheduler.state.counting import CountedPod, PodKey, is_reserve
+from cotenant_scheduler.state.counting import CountedPod, PodKey, is_held, is_reserve
 
 _NONZERO = (CPU, MEMORY)
 
@@ -23,7 +23,7 @@ _NONZERO = (CPU, MEMORY)
 class Use:
     """One reservation on a row."""
 
-    __slots__ = ("allocated", "covered", "name", "owners", "reserve", "reserve_key", "uid")
+    __slots__ = ("allocated", "covered", "name", "nominated", "owners", "reserve", "reserve_key", "uid")
 
     def __init__(self, name: str, uid: str) -> None:
         self.name = name
@@ -32,8 +32,10 @@ class Use:
         """The reserve pod, or the pod that acts as the reservation; None if the reservation holds nothing (any more)."""
         self.reserve_key: PodKey = ("", "")
         self.owners: dict[PodKey, CountedPod] = {}
+        self.nominated: dict[PodKey, CountedPod] = {}
+        """Pods whose room in it is counted until its present users have left."""
         self.allocated: dict[str, int] = {}
-        """What the owners request."""
+        """What the owners and the nominated pods request."""
         self.covered: dict[str, int] = {}
         """The amounts subtracted from the row's requests."""
 
@@ -41,6 +43,11 @@ class Use:
     def held(self) -> Mapping[str, int]:
         """What the reservation holds in all."""
         return self.reserve.shape.requests if self.reserve is not None else {}
+
+    @property
+    def users(self) -> int:
+        """How many pods use it, or are nominated to."""
+        return len(self.owners) + len(self.nominated)
 
     def left(self) -> dict[str, int]:
         """Return what is left for owners, and unavailable to others."""
@@ -70,19 +77,21 @@ class HeldRooms:
         if is_reserve(key) or names_itself(named, key):
             use.reserve, use.reserve_key = (pod, key) if sign > 0 else (None, ("", ""))
         else:
+            users = use.nominated if is_held(key) else use.owners
             if sign > 0:
-                use.owners[key] = pod
+                users[key] = pod
             else:
-                del use.owners[key]
+                del users[key]
             for name, amount in pod.shape.requests.items():
                 left = use.allocated.get(name, 0) + sign * amount
                 if left:
                     use.allocated[name] = left
                 else:
                     use.allocated.pop(name, None)
-            self.unreported[use.name] = None
+            if users is use.owners:
+                self.unreported[use.name] = None
         self._cover(row, use, dims, requested, nonzero)
-        if use.reserve is None and not use.owners:
+        if use.reserve is None and not use.users:
             del uses[named.uid]
             if not uses:
                 del self.by_row[row]

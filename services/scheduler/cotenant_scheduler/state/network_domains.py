@@ -31,7 +31,7 @@ class Levels(msgspec.Struct, frozen=True):
     paths: tuple[tuple[str, ...], ...]
     """By level, the names of the domains from the widest layer down."""
     named: tuple[BoolArray, ...]
-    """By level, whether a domain has a name, and so has every domain above it."""
+    """By level, whether a domain has a name, and so has every domain above it. A node without a layer's label has none."""
 
     def sums(self, of_rows: IntArray, multiples: Mapping[str, int]) -> list[IntArray]:
         """Return by level the sums over domains of a number a row (int64), each domain's rounded down to the multiple that its
@@ -86,7 +86,8 @@ class NetworkTopology:
 
 def _levels(nodes: NodeTable, layers: tuple[Layer, ...]) -> Levels:
     nowhere = ("",) * len(layers)
-    paths = [path_of(labels, layers) or nowhere for labels in nodes.labels]
+    of_nodes = [path_of(labels, layers) for labels in nodes.labels]
+    paths = [path or nowhere for path in of_nodes]
     ids = [np.zeros(nodes.size, dtype=np.int64)]
     parents = [np.zeros(0, dtype=np.int64)]
     names: list[tuple[str, ...]] = [("",)]
@@ -103,7 +104,7 @@ def _levels(nodes: NodeTable, layers: tuple[Layer, ...]) -> Levels:
     parents.append(ids[-1])
     ids.append(np.arange(nodes.size, dtype=np.int64))
     names.append(tuple(nodes.names))
-    named.append(np.ones(nodes.size, dtype=np.bool_))
+    named.append(np.fromiter((path is not None for path in of_nodes), np.bool_, len(of_nodes)))
     return Levels(
         (CLUSTER_LAYER, *(layer.name for layer in layers), NODE_LAYER), tuple(ids), tuple(parents), tuple(names), tuple(named)
     )

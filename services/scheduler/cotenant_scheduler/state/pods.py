@@ -16,7 +16,9 @@ from typing import TypeVar
 
 import msgspec
 
+from cotenant.api.splices import DocumentError
 from cotenant.domain.quota.ledger import QuotaLedger
+from cotenant.domain.resizing import counted_document
 from cotenant.events.node.runs import RunStatus
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant_scheduler.state.assigned_pods import AssignedPods
@@ -112,7 +114,7 @@ class PodCache:
         # One copy of the manifest is enough.
         document = record.document if record.document == data.pod else None
         facts = record.facts
-        if document is None or facts is None:
+        if document is None or facts is None or data.resize is not None:
             facts = self._facts_of(data, before)
         self._instead(before.facts if before is not None else None, facts)
         if charge is not None and isinstance(data, Placement):
@@ -168,6 +170,8 @@ class PodCache:
         before = record.runs.get(node)
         record.runs[node] = (data, sequence)
         ends = data.phase.terminal or (before is not None and before[0].phase.terminal)
+        if data.resize is not None and (before is None or before[0].resize != data.resize):
+            self._changed(record)
         if not ends and key not in self._watched and key not in self.acting:
             return  # Whether it is pending or runs makes no difference.
         placed = record.placements.get(node)
@@ -228,8 +232,8 @@ class PodCache:
                 self._changed(record)
             for node, placed in record.placements.items():
                 if placed.facts is not None and concerned(placed.facts):
-                    same = record.facts if record.document is not None and record.document == placed.data.pod else None
-                    facts = same or self._reader.read(placed.data.pod, self.priorities)
+                    same = record.facts if placed.data.resize is None and record.document == placed.data.pod else None
+                    facts = same or self._read_counted(placed.data)
                     placed.facts = self._instead(placed.facts, facts)
                     self._account(record, node, placed)
 
@@ -250,16 +254,23 @@ class PodCache:
             self._read_again(lambda facts: facts.shape is not None and not forgotten.isdisjoint(facts.shape.selected_by))
 
     def _facts_of(self, data: Placement | PlacementView, before: PlacementRecord | None) -> ParsedPod | None:
-        if before is not None and before.facts is not None and before.data.pod == data.pod:
-            return before.facts
+        known = before.data if before is not None else None
+        if known is not None and known.pod == data.pod and known.resize == data.resize:
+            facts = before.facts if before is not None else None
+            if facts is not None:
+                return facts
         try:
-            return self._reader.read(data.pod, self.priorities)
-        except msgspec.DecodeError:
+            return self._read_counted(data)
+        except (msgspec.DecodeError, DocumentError):
             return None
+
+    def _read_counted(self, data: Placement | PlacementView) -> ParsedPod:
+        """The facts of a placed pod; while it is resized, with the resources that are counted."""
+        return self._reader.read(counted_document(data.pod, data.resize), self.priorities)
 
     def _known_facts(self, record: PodRecord, document: msgspec.Raw) -> ParsedPod | None:
         for placed in record.placements.values():
-            if placed.data.pod == document:
+            if placed.data.resize is None and placed.data.pod == document:
                 return placed.facts
         return None
 

@@ -15,6 +15,7 @@ import msgspec
 from cotenant.events.allocations import Allocation
 from cotenant.events.envelope import PayloadView, null_document
 from cotenant.events.placements import Figure, Placement, PlacementPhase, UsedBy
+from cotenant.events.resizes import PlacementResize
 from cotenant.model.bounds import Amount, Count, Seconds
 from cotenant_scheduler.state.reading.shapes import ParsedPod
 
@@ -45,6 +46,7 @@ class PlacementView(PayloadView, frozen=True, kw_only=True):
     terminating_at: datetime | None = None
     allocation: Allocation | None = None
     used_by: UsedBy | None = None
+    resize: PlacementResize | None = None
 
 
 class StoredPlacement(msgspec.Struct, frozen=True, gc=False):
@@ -101,5 +103,6 @@ class PlacementInterner:
             terminating_at=data.terminating_at,
             allocation=data.allocation,
             used_by=data.used_by,
+            resize=data.resize,
         )
         return StoredPlacement(lean, bytes(figures) if isinstance(figures, msgspec.Raw) else _ENCODE(figures))

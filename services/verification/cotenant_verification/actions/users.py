@@ -15,6 +15,7 @@ from cotenant_verification.workload.manifests import (
     quota,
     quota_patch,
     reservation,
+    resized,
 )
 from cotenant_verification.workload.schedule import ScheduleEntry, located
 
@@ -39,6 +40,12 @@ def revise_pod(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     gateway = harness.gateways[entry.number("gateway")]
     gateway.request_revision(now, entry.target, harness.revisions, stale=entry.kind == "stale-update")
     harness.world.wake(gateway, now)
+    return True
+
+
+def resize_pod(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
+    """A user resizes a pod in place."""
+    harness.gateway().request_resize(now, *located(entry.target), resized(entry.args))
     return True
 
 
@@ -130,6 +137,7 @@ ACTIONS = {
     "create-pod": create_pod,
     "update-pod": revise_pod,
     "stale-update": revise_pod,
+    "resize-pod": resize_pod,
     "delete-pod": delete_pod,
     "create-quota": create_quota,
     "update-quota": update_quota,

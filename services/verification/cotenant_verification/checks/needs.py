@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from cotenant.api.objects.pod import decode_pod
+from cotenant.domain.resizing import counted_pod
 from cotenant.events.placements import Placement
 from cotenant_verification.bench.audit.rooms import PodRequirements, need_of
 
@@ -44,7 +45,9 @@ class RequirementsCache:
         return known
 
     def placed(self, placement: Placement) -> PodRequirements:
-        """Return what a placed pod requires."""
+        """Return what a placed pod requires; while it is resized in place, what is counted for it."""
+        if placement.resize is not None:
+            return need_of(counted_pod(placement), "")
         return self.of(placement.pod, placement.uid, placement.object_sequence)
 
 

@@ -19,9 +19,10 @@ from cotenant.kinds.registry import REGISTRY
 from cotenant.log.plans import Outcome, Plan, Written
 from cotenant.simulation import EPOCH, HOP, World
 from cotenant_console.api.client import Document, text_at
+from cotenant_gateway.admission.pods.resizing import RESIZE
 from cotenant_gateway.loop.steps import Request
 from cotenant_gateway.planning.deletions import DeletionRequest
-from cotenant_verification.simulate.api import SimulatedGateway, kind_of
+from cotenant_verification.simulate.api import STRATEGIC, SimulatedGateway, kind_of
 from cotenant_verification.simulate.requests import GatewayRequest
 from cotenant_verification.workload.schedule import located
 
@@ -105,6 +106,15 @@ class ChaosGateway(SimulatedGateway):
         kind = REGISTRY[resource].kind
         body = json.dumps(patch).encode()
         self._by_user(when, f"patch {name}", lambda: self.requests.patch(kind, namespace, name, MERGE, body))
+
+    def request_resize(self, when: datetime, namespace: str, name: str, patch: Document) -> None:
+        """Change a pod's resources in place."""
+        body = json.dumps(patch).encode()
+        self._by_user(
+            when,
+            f"resize {name}",
+            lambda: self.requests.patch(PODS, namespace, name, STRATEGIC, body, subresource=RESIZE),
+        )
 
     def request_revision(self, when: datetime, pod: str, revision: int, *, stale: bool) -> None:
         """Mark a pod with a revision; `stale`: on the condition that it is as it was before its last change."""

@@ -8,7 +8,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.model.names import RESOURCE_PODS
 from cotenant.model.subjects import executor_subject
-from cotenant_scheduler.cycle.endings import NAMED_BY_POD
+from cotenant_scheduler.cycle.endings.endings import NAMED_BY_POD
 from cotenant_verification.bench.audit.acting import counted_twice
 from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import TRACKED, LogView

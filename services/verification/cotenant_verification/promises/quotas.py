@@ -243,11 +243,20 @@ def _asked_by_pods(moment: Moment) -> tuple[dict[str, Counter[str]], dict[str, C
         if not quota or uid in ended:
             continue
         pod = view.pod(namespace, name)
-        requests = pod_requests(pod)
+        requests = _resized(view, namespace, name, uid) or pod_requests(pod)
         asked[quota].update(requests)
         if pod.spec.node_name and not view.places[uid]:
             claimed[quota].update(requests)
     return asked, claimed
+
+
+def _resized(view: LogView, namespace: str, name: str, uid: str) -> Mapping[str, int] | None:
+    """What counts of a pod that is being resized in place, by its placement."""
+    for node in sorted(view.places[uid]):
+        placed = view.placed[node].get((namespace, name))
+        if placed is not None and isinstance(placed.data, Placement) and placed.data.resize is not None:
+            return placed.data.requests
+    return None
 
 
 def _fair(total: int, children: list[QuotaRuntime], resource: str) -> dict[str, int]:

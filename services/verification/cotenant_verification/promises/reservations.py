@@ -28,6 +28,7 @@ from cotenant_verification.bench.audit.acting import counted_twice, used_by
 from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import TRACKED, LogView
 from cotenant_verification.checks.records import CommitSeen
+from cotenant_verification.promises.log.resizes import admitted, was_resized
 from cotenant_verification.promises.placements import new_placements
 
 GROUP = "scheduling.koordinator.sh"
@@ -156,18 +157,21 @@ def _on_node(view: LogView, seen: CommitSeen, node: str) -> Wrong:
         return
     taken: Counter[str] = Counter()
     for placed in view.held(node, seen.commit.folded):
-        taken.update(placed.requests)
+        taken.update(admitted(view, placed))
         taken[RESOURCE_PODS] += 1
     taken.subtract(counted_twice(view.held(node, seen.commit.folded)))
     for share in shares:
         owned: Counter[str] = Counter()
+        resized = False
         for placed in view.held(node, seen.commit.folded):
             if _uses(placed, share.uid):
-                owned.update(placed.requests)
+                owned.update(admitted(view, placed))
+                resized = resized or was_resized(view, placed)
         document = stated(view, share.name)
         for resource, held in share.allocatable.items():
             taken[resource] += max(0, held - owned[resource])
-            restricted = document is not None and document.spec.allocate_policy == RESTRICTED
+            # A user may resize an owner beyond its reservation, into the node's own room.
+            restricted = document is not None and document.spec.allocate_policy == RESTRICTED and not resized
             if restricted and owned[resource] > held:
                 subject = reservation_subject(node, share.name)
                 yield subject, f"{seen.record.ref}: owners are allocated {owned[resource]} {resource} of {held}"

@@ -23,6 +23,7 @@ from cotenant_verification.promises.log import causes as x
 from cotenant_verification.promises.log import durability as k
 from cotenant_verification.promises.log import memory as d
 from cotenant_verification.promises.log import replay as f
+from cotenant_verification.promises.log import resizes as z
 
 PROMISES: tuple[Invariant, ...] = (
     Invariant(
@@ -154,6 +155,11 @@ PROMISES: tuple[Invariant, ...] = (
         number=26,
         name="the_queues_head_starts_at_once",
         on_commit=(h.heads_start_in_the_first_state_that_they_fit,),
+    ),
+    Invariant(
+        number=27,
+        name="resizes_stay_within_their_node",
+        on_event=(z.admitted_resizes_fit, z.what_is_counted_covers_what_is_admitted),
     ),
 )
 """Promise 10, the fold, is checked when a service is idle (`replay.state_is_the_fold`), promise 19 before it decides

@@ -19,12 +19,14 @@ from cotenant.api.kinds import Kind
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionRequest, ReservationRequest
 from cotenant.kinds.koordinator.elastic_quota_profiles import QUOTA_PROFILES
+from cotenant.kinds.pods import PODS
 from cotenant.kinds.registry import REGISTRY
 from cotenant.log.contract import Stored, Write
 from cotenant.log.plans import Outcome, Plan, Written
 from cotenant.simulation import HOP, START, World
 from cotenant.simulation.links import head_of
 from cotenant_console.api.client import Document, Json, text_at
+from cotenant_gateway.admission.pods.resizing import RESIZE
 from cotenant_gateway.loop.duties import COLLECTED_EVERY, Cadence, Duties
 from cotenant_gateway.loop.requests import WriteRequests, storing
 from cotenant_gateway.loop.steps import GetLast, Request, Store
@@ -36,6 +38,7 @@ SOURCE = "/cell/gateway/0"
 FAMILIES = ("objects.>", "node.>", "metrics.>", "quotas.>", "waiting.>", "migrations.>", "evictions.>")
 MAX_REFUSALS_STORED = 1000
 BUDGETS = Cadence(timedelta(seconds=10), after_folds=True)
+STRATEGIC = "application/strategic-merge-patch+json"
 ATTEMPTS = 1
 """A simulated user gets the first refusal: nothing is folded between two attempts of one moment."""
 
@@ -94,6 +97,12 @@ class SimulatedGateway:
         kind = REGISTRY["", plural].kind
         what = f"delete {plural} {namespace}/{name}"
         self._at(when, what, lambda: self.requests.delete(kind, namespace, name, DeletionRequest()))
+
+    def resize(self, when: datetime, namespace: str, name: str, patch: Document) -> None:
+        """Change a pod's resources in place at a moment, by a strategic merge patch."""
+        body = json.dumps(patch).encode()
+        what = f"resize {namespace}/{name}"
+        self._at(when, what, lambda: self.requests.patch(PODS, namespace, name, STRATEGIC, body, subresource=RESIZE))
 
     def evict(self, when: datetime, eviction: EvictionRequest) -> None:
         """Evict a pod at a moment, if its budgets allow it."""

@@ -8,6 +8,7 @@ others' seeds as they are.
 | `machines` | nodes of several shapes |
 | `quotas` | two trees, one of several levels; min, max, weights and lending change; some changes are refused |
 | `pods` | services with rising and falling load, greedy ones among them; jobs that end; updates, deletes, the same name again |
+| `resizes` | in every second run: some of these pods are resized in place, beyond their nodes too |
 | `gangs` | jobs whose pods are placed together or not at all |
 | `reservations` | room kept for pods with a label, that expires, is deleted, is used once or often |
 | `constraints` | namespaces whose labels change; affinities, spread, ports, gates, taints, zones; preemption with a budget |
@@ -29,6 +30,7 @@ from cotenant_verification.workload.pods import pods
 from cotenant_verification.workload.profiles import profiles
 from cotenant_verification.workload.quotas import quotas
 from cotenant_verification.workload.reservations import reservations
+from cotenant_verification.workload.resizes import resizes
 from cotenant_verification.workload.schedule import Header, ScheduleEntry
 from cotenant_verification.workload.yarn import yarn
 
@@ -36,9 +38,11 @@ from cotenant_verification.workload.yarn import yarn
 def workload(header: Header) -> list[ScheduleEntry]:
     """All actions of users and machines in a run."""
     nodes, capacity = machines(header)
+    of_pods = pods(header, capacity)
     parts = (
         quotas(header, capacity),
-        pods(header, capacity),
+        of_pods,
+        resizes(header, of_pods),
         gangs(header, capacity),
         reservations(header, capacity),
         constraints(header, capacity),

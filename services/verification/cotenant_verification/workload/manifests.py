@@ -27,15 +27,26 @@ SCHEDULING = "scheduling.koordinator.sh"
 Args = Mapping[str, int | str]
 
 
+def _requests(args: Args) -> Document:
+    memory = f"{args['memory_mib']}Mi"
+    if args["class"] == "batch":
+        return {"kubernetes.io/batch-cpu": str(args["cpu"]), "kubernetes.io/batch-memory": memory}
+    return {"cpu": f"{args['cpu']}m", "memory": memory}
+
+
+def resized(args: Args) -> Document:
+    """The patch that resizes a pod's container in place."""
+    requests = _requests(args)
+    resources: Document = {"requests": requests, **({"limits": dict(requests)} if args["class"] == "batch" else {})}
+    return {"spec": {"containers": [{"name": "main", "resources": resources}]}}
+
+
 def pod(target: str, args: Args) -> Document:
     """A service (`ls`), a batch job on overcommitted resources (`batch`), or a job on the machine's own resources (`job`).
     `evicted_at`: it permits its eviction by its node, with this eviction priority."""
     namespace, name = located(target)
     kind = args["class"]
-    memory = f"{args['memory_mib']}Mi"
-    borrowed = {"kubernetes.io/batch-cpu": str(args["cpu"]), "kubernetes.io/batch-memory": memory}
-    own = {"cpu": f"{args['cpu']}m", "memory": memory}
-    requests: Document = dict(borrowed if kind == "batch" else own)
+    requests = _requests(args)
     labels: Document = {"app": str(args.get("app", kind)), QOS_LABEL: "BE" if kind == "batch" else "LS"}
     if "revision" in args:
         labels[REVISION_LABEL] = str(args["revision"])
@@ -69,7 +80,7 @@ def pod(target: str, args: Args) -> Document:
         uid = f"uid-{namespace}-{args['app']}"
         workload: Document = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": str(args["app"]), "uid": uid}
         metadata["ownerReferences"] = [{**workload, "controller": True}]
-    limits: Document = dict(borrowed) if kind == "batch" else {}
+    limits: Document = dict(requests) if kind == "batch" else {}
     if "memory_limit" in args:
         limits["memory"] = f"{args['memory_limit']}Mi"
     devices: Document = asked_gpus(int(args["gpu_core"])) if "gpu_core" in args else {}

@@ -74,6 +74,13 @@ class SecurityContext(View, frozen=True, kw_only=True):
     windows_options: msgspec.Raw = msgspec.Raw(b"")
 
 
+class ResizePolicy(View, frozen=True, kw_only=True):
+    """Whether a container is restarted when this resource is changed in place."""
+
+    resource_name: str = ""
+    restart_policy: str = "NotRequired"
+
+
 class Container(View, frozen=True, kw_only=True):
     """A container of a pod."""
 
@@ -93,6 +100,7 @@ class Container(View, frozen=True, kw_only=True):
     readiness_probe: msgspec.Raw = msgspec.Raw(b"")
     startup_probe: msgspec.Raw = msgspec.Raw(b"")
     lifecycle: msgspec.Raw = msgspec.Raw(b"")
+    resize_policy: list[ResizePolicy] = []
 
 
 class NodeSelectorTerm(View, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ from cotenant.api.validation.fields import (
 )
 from cotenant.api.validation.pod_scheduling import PREEMPTION_POLICIES, scheduling_errors
 from cotenant.api.validation.process_runtime import process_runtime_errors
+from cotenant.api.validation.resize_policies import resize_policy_errors
 from cotenant.api.validation.resources import resource_errors
 from cotenant.model.names import ANNOTATION_TTL_AFTER_FINISHED, RUNTIME_PROCESS
 
@@ -161,5 +162,6 @@ POD_CHECKS: tuple[Callable[[Pod], list[FieldError]], ...] = (
     _runtime,
     _reserved_annotation,
     _ttl_after_finished,
+    resize_policy_errors,
 )
 """Checks of a pod by itself, in order."""

@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from cotenant.events.envelope import Part, Payload
+from cotenant.events.resizes import ResizeStatus
 from cotenant.model.bounds import Amount, Count, Int32, Seconds
 
 
@@ -71,6 +72,8 @@ class RunStatus(Payload, frozen=True, kw_only=True):
     message: str = ""
     eviction: EvictionBegun | None = None
     """From its beginning on."""
+    resize: ResizeStatus | None = None
+    """From the first resize in place on."""
 
     @property
     def ready(self) -> bool:

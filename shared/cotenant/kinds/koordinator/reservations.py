@@ -13,7 +13,7 @@ from datetime import datetime
 import msgspec
 
 from cotenant.api.ages import age
-from cotenant.api.columns import AGE, NAME, Cell, Column, Layout, wide
+from cotenant.api.columns import AGE, NAME, Cell, Column, Layout
 from cotenant.api.definitions import KindDefinition
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.metadata import ObjectMeta, View
@@ -202,9 +202,9 @@ DEFINITION = KindDefinition(
     parts_carry_uid=True,
     errors=lambda reservation, _: reservation_errors(reservation),
     layout=Layout(
-        (NAME, Column("Phase"), AGE, Column("Node"), *wide("TTL", "Expires")),
+        (NAME, Column("Phase"), AGE, Column("Node"), Column("TTL"), Column("Expires")),
         _cells,
     ),
     has_status=True,
 )
-"""Koordinator's Reservation. `kubectl get` shows phase, age and node; `-o wide` ttl and expires too."""
+"""Koordinator's Reservation. `kubectl get` shows phase, age, node, ttl and expires, as Koordinator's does."""

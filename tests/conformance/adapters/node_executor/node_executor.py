@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -11,7 +13,7 @@ from cotenant.api.objects.node import decode_node
 from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.domain.qos import kube_qos, qos_raw
 from cotenant.domain.reservation import parse_reservation
-from cotenant.events.node.resources import NodeSLORendered
+from cotenant.events.node.resources import CpuIdentity, NodeSLORendered
 from cotenant.model.names import (
     ANNOTATION_NODE_RESERVATION,
     ANNOTATION_RESOURCE_STATUS,
@@ -20,15 +22,22 @@ from cotenant.model.names import (
     LABEL_QOS_CLASS,
 )
 from cotenant.model.quantities import parse_milli, parse_value
+from cotenant_node_executor.core.composer import Composer
 from cotenant_node_executor.strategies import pod_view, situation
 from cotenant_node_executor.strategies.cpu.identity import group_identity as identity
 from cotenant_node_executor.strategies.cpu.identity.strategy import bvt_rule
+from cotenant_node_executor.strategies.cpu.identity.strategy import decide as decide_identity
 from cotenant_node_executor.strategies.cpu.suppression import cfs_quota as suppress_cfs
 from cotenant_node_executor.strategies.cpu.suppression import cpu_set as suppress_cpuset
 from cotenant_node_executor.strategies.cpu.suppression import quantity as suppress_quantity
 from cotenant_node_executor.strategies.pods import batch_values as batch
+from cotenant_node_executor.targets.address import Sysctl
 from cotenant_node_executor.targets.cpulist import format_cpu_list, parse_cpu_list
 from cotenant_node_executor.targets.interface import CgroupVersion, Knob, KnobSupport, NodeCapabilities
+from cotenant_node_executor.targets.other.accessors import SysctlAccessor
+from cotenant_node_executor.targets.other.writer import OtherWriter
+from tests.unit.node_executor.builders_node_executor import capabilities, slo
+from tests.unit.node_executor.builders_node_executor import situation as situation_of_builders
 
 
 def _pods(given: dict[str, Any]) -> list[Pod]:
@@ -185,6 +194,27 @@ def _class(strategy: dict[str, Any], key: str) -> identity.ClassIdentity:
     return identity.ClassIdentity(bool(qos.get("enable")), qos.get("groupIdentity") or 0)
 
 
+def _switched(given: dict[str, Any]) -> dict[str, int | None]:
+    """The kernel's two switches, in an imitation of /proc/sys, after a cycle with the rule on."""
+    names = ("sched_group_identity_enabled", "sched_core")
+    seen = situation_of_builders(
+        node_slo=slo(be_identity=CpuIdentity(enable=True, group_identity=-1)),
+        kernel=capabilities(also=[Knob.CPU_BVT]),
+        sysctl=given[names[0]],
+    )
+    composer = Composer()
+    composer.put("node:group-identity", decide_identity(seen, None).values)
+    with TemporaryDirectory() as folder:
+        kernel = Path(folder, "kernel")
+        kernel.mkdir()
+        for name in names:
+            if given[name] is not None:
+                (kernel / name).write_text(f"{given[name]}\n")
+        report = OtherWriter({Sysctl: SysctlAccessor(Path(folder))}).apply(composer.composed().others)
+        assert report.refused == ()
+        return {name: int((kernel / name).read_text()) if (kernel / name).exists() else None for name in names}
+
+
 def group_identity(given: dict[str, Any], *, name: str) -> object:
     op = given["op"]
     if op == "parse_rule":
@@ -210,8 +240,7 @@ def group_identity(given: dict[str, Any], *, name: str) -> object:
         capabilities = NodeCapabilities(CgroupVersion(given["cgroupVersion"]), (), sandbox=False, root="", knobs=knobs)
         return {"supported": bvt_rule(NodeSLORendered(node="n"), capabilities) is not None}
     if op == "init_sysctl":
-        first, second = identity.enabled_sysctls(given["sched_group_identity_enabled"], given["sched_core"])
-        return {"sched_group_identity_enabled": first, "sched_core": second}
+        return _switched(given)
     known = _rule(given["rule"])
     if op == "host_app_hook":
         return {"bvt": None if known is None else identity.host_identity(known, given["qosClass"])}

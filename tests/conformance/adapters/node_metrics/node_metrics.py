@@ -1,5 +1,6 @@
 """node-metrics vectors of the aggregating half: percentiles and the values of a NodeMetric."""
 
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ from cotenant.api.objects.pod import Pod
 from cotenant.domain.qos import priority_default, priority_raw, qos_default, qos_raw
 from cotenant.events.node.metrics import NodeMetricComputed, Usage
 from cotenant.model.quantities import format_binary, format_decimal, format_milli
-from cotenant_metrics_ingest.aggregation import AggregationError, Point, aggregate
+from cotenant_metrics_ingest.aggregation import AggregationError, percentile_rank
 from cotenant_metrics_ingest.policy import (
     WITHOUT_PAGE_CACHE,
     MemoryPolicy,
@@ -19,17 +20,59 @@ from cotenant_metrics_ingest.policy import (
     policy_of,
 )
 from cotenant_metrics_ingest.report import GpuUsage, gpu_devices, in_cold_start
-from tests.unit.metrics_ingest.builders_metrics_ingest import MetricsLog
+from cotenant_metrics_ingest.slots import MAX_SLOTS, PercentileSlots, settle
+from cotenant_metrics_ingest.windows.percentiles import PercentileRows, figures_of
+from cotenant_node_executor.core.usage_window import UsageWindow
+from tests.unit.metrics_ingest.builders_metrics_ingest import START, MetricsLog, int64s
+from tests.unit.node_executor.builders_node_executor import snapshot
 
 Json = dict[str, Any]
 
 
+SCALE = 10**12
+"""The service's samples are integers: one unit of a vector counts this many."""
+PLACES = {"p50": 0, "P90": 1, "P95": 2, "p99": 3}
+MEAN = 4
+
+
 def aggregate_percentile(given: Json, *, name: str) -> object:
-    points = [Point(point["time_ms"], point["value"]) for point in given["points"]]
+    """By the windows of reports; the newest sample by the executor's message. Without samples neither is published."""
+    points = sorted(given["points"], key=lambda point: point["time_ms"])
+    values = [round(point["value"] * SCALE) for point in points]
+    aggregation, percentile = given["aggregation"], given.get("percentile")
     try:
-        return {"value": aggregate(points, given["aggregation"], given.get("percentile")), "error": False}
+        if aggregation == "percentile" and percentile is not None:
+            found: float = sorted(values)[percentile_rank(len(values), percentile)] / SCALE
+        elif aggregation == "count":
+            found = _window([point["time_ms"] for point in points], values).counts[0]
+        elif not points:
+            raise AggregationError("nothing to publish")
+        elif aggregation == "last":
+            found = _newest(values) / SCALE
+        else:
+            figures = _window([point["time_ms"] for point in points], values)
+            found = figures.rows[0][PLACES.get(aggregation, MEAN)] / SCALE
     except AggregationError:
         return {"value": None, "error": True}
+    return {"value": found, "error": False}
+
+
+def _window(times_ms: list[int], values: list[int]) -> PercentileRows:
+    """The figures of one window with these samples, one a slot, so that none is thinned."""
+    ring = PercentileSlots(1000, MAX_SLOTS)
+    for at, (time_ms, value) in enumerate(zip(times_ms, values, strict=True)):
+        ring.add(at, time_ms, time_ms, int64s([value], [value], [value], [value]))
+    settle([ring])
+    (figures,) = figures_of(list(ring.windows([10**9])))
+    return figures
+
+
+def _newest(values: list[int]) -> int:
+    """The last of the node's series in the message that ends with these samples."""
+    made = UsageWindow("node", "boot", sample_seconds=1.0, report_seconds=1.0)
+    for second, value in enumerate(values):
+        made.add(snapshot(value), START + timedelta(seconds=second))
+    return made.message({}, START + timedelta(seconds=len(values))).node_usage.cpu_milli[-1]
 
 
 def node_metric_report(given: Json, *, name: str) -> object:

@@ -3,7 +3,8 @@ cycles and instructions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from posixpath import join, normpath
 from tempfile import TemporaryDirectory
@@ -19,10 +20,21 @@ from cotenant_node_executor.sampling.slow import cpi as counters
 from cotenant_node_executor.sampling.snapshot import GroupUsage, HostApplicationSample, NodeUsage, PodSample, PressureSet
 from cotenant_node_executor.targets import convert, parse
 from cotenant_node_executor.targets.cgroup import paths
+from cotenant_node_executor.targets.cgroup.files import KNOB_FILES
+from cotenant_node_executor.targets.cgroup.hierarchy import V1_CONTROLLERS, V2_CONTROLLERS, Hierarchies
 from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath, KubeletCgroupDriver
 from cotenant_node_executor.targets.cpulist import parse_cpu_list, smallest_cpu_list
-from cotenant_node_executor.targets.interface import CgroupVersion
-from cotenant_node_executor.targets.kubelet.binding import KubeletPod, bind, container_number, expected_directory, runtime_of
+from cotenant_node_executor.targets.interface import CgroupVersion, Knob
+from cotenant_node_executor.targets.kubelet.binding import (
+    Bound,
+    KubeletPod,
+    bind,
+    container_number,
+    expected_directory,
+    runtime_of,
+)
+from cotenant_node_executor.targets.kubelet.driver import KubeletDriver
+from cotenant_node_executor.targets.kubelet.held import HeldFiles
 from cotenant_node_executor.targets.kubelet.kubepods import RESCAN_NS, SETTLE_NS, FoundContainer, FoundPod, Kubepods
 from cotenant_node_executor.targets.psi import PressureLine, parse_pressure
 from tests.conformance.mended import mended
@@ -90,10 +102,7 @@ def cgroup_paths(given: Given, *, name: str) -> object:
         return normpath(join(given["pod_dir"], paths.container_dir(layout, given["container_id"])))
 
     def file() -> str:
-        # Files of every hierarchy (tasks, cgroup.procs) are looked for in that of cpu.
-        resource = given["resource"]
-        controller = "cpu" if resource in ("tasks", "cgroup.procs") else resource.partition(".")[0]
-        return paths.cgroup_file(_version(given), given["cgroup_root"], controller, container_path(), given["resource"])
+        return _file_read(given, Bound(directories={"pod/container": container_path()}))
 
     def application() -> str:
         app = given["app"]
@@ -104,8 +113,12 @@ def cgroup_paths(given: Given, *, name: str) -> object:
         return paths.host_application_dir(layout, app["name"], app.get("qos") or "", where)
 
     def absolute() -> str:
-        directory = paths.tier_dir(layout, qos)
-        return paths.cgroup_file(_version(given), given["cgroup_root"], given["subsystem"], directory)
+        group = {KubeQoS.GUARANTEED: "", KubeQoS.BURSTABLE: "burstable", KubeQoS.BEST_EFFORT: "besteffort"}[qos]
+        knob = {"cpu": Knob.CPU_SHARES, "cpuset": Knob.CPUSET_CPUS}[given["subsystem"]]
+        with _kubelets(given, bind(layout, [], {}, {})) as (driver, shown):
+            path = driver.path(group, knob)
+            assert path is not None
+            return shown(path.parent)
 
     functions: dict[str, Callable[[], object]] = {
         "pod_dir": lambda: expected_directory(layout, _pod(given["uid"], qos)),
@@ -122,6 +135,39 @@ def cgroup_paths(given: Given, *, name: str) -> object:
         "be_current_cpuset": lambda: list(smallest_cpu_list(given["qos_dir"], given["container_dirs"])),
     }
     return _attempt(functions[given["fn"]])
+
+
+@contextmanager
+def _kubelets(given: Given, bound: Bound) -> Iterator[tuple[KubeletDriver, Callable[[Path], str]]]:
+    """The driver of kubelet's tree with the hierarchies mounted where the vector has them, in a folder; and how a path looks
+    without that folder."""
+    with TemporaryDirectory() as folder:
+        root = Path(folder + given["cgroup_root"])
+        first = _version(given) is CgroupVersion.V1
+        mounts = {name: root / name for name in V1_CONTROLLERS} if first else {}
+        for mount in mounts.values() or (root,):
+            mount.mkdir(parents=True)
+        hierarchies = Hierarchies(mounts, None if first else root, () if first else V2_CONTROLLERS, {})
+        driver = KubeletDriver(hierarchies, "", HeldFiles(Path(folder, "journal", "held")))
+        driver.take(bound)
+        yield driver, lambda path: str(path).removeprefix(folder)
+
+
+def _file_read(given: Given, bound: Bound) -> str:
+    """The file of the container's group that the driver reads: a value's, or the one that names its threads or processes."""
+    version, file = _version(given), given["resource"]
+    ((group, directory),) = bound.directories.items()
+    with _kubelets(given, bound) as (driver, shown):
+        if file in ("tasks", "cgroup.procs"):
+            path = driver.top / directory / file
+            path.parent.mkdir(parents=True)
+            path.write_text("7\n")
+            assert (driver.threads if file == "tasks" else driver.pids)(group) == [7]
+            return shown(path)
+        knob = next(knob for knob, entry in KNOB_FILES.items() if entry.file(version) == file)
+        found = driver.path(group, knob)
+        assert found is not None
+        return shown(found)
 
 
 def _pod(uid: str, qos: KubeQoS, ids: Iterable[str] = ()) -> KubeletPod:

@@ -3,7 +3,7 @@ the compatible rounding; the service's default is the exact one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,15 +19,21 @@ from cotenant.domain.third_party import (
     write_allocation,
     write_origin,
 )
+from cotenant.events import Event
+from cotenant.events.node.metrics import Usage
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY
 from cotenant.model.quantities import format_binary, format_decimal, parse_value
+from cotenant.model.subjects import node_subject
 from cotenant_batch_resource_calculator.formulas.amounts import Amounts
 from cotenant_batch_resource_calculator.formulas.placing import offer
-from cotenant_yarn_copilot.batch_source import batch_of_node
 from cotenant_yarn_copilot.capacity import BatchAmounts, Rounding, YarnResource, of_yarn, to_yarn
-from cotenant_yarn_copilot.node_id import DEFAULT_CLUSTER, NodeIdError, PodLabels, YarnNodeId, choose_nm_pod, yarn_node_of
-from cotenant_yarn_copilot.reconcile import KubernetesNode, PlanKind, outcome_of, plan_node, used_of
+from cotenant_yarn_copilot.node_id import NodeIdError, PodLabels, choose_nm_pod, yarn_node_of
+from cotenant_yarn_copilot.nodes import KnownNode
+from cotenant_yarn_copilot.rm_messages import RmNode
 from cotenant_yarn_copilot.update_call import UpdateCall, update_steps
+from tests.builders import stored
+from tests.conformance.mended import mended
+from tests.unit.yarn_copilot.builders_yarn_copilot import NOON, Bench, manager
 
 Json = dict[str, Any]
 
@@ -43,30 +49,18 @@ def _pods(documents: list[Json] | None) -> list[PodLabels]:
     return found
 
 
-def _node(document: Json | None) -> KubernetesNode | None:
-    if document is None:
-        return None
-    metadata, status = document.get("metadata") or {}, document.get("status") or {}
-    return KubernetesNode(metadata.get("name") or "", metadata.get("annotations") or {}, status.get("allocatable") or {})
-
-
-def _node_id(document: Json | None) -> YarnNodeId | None:
-    return (
-        None
-        if document is None
-        else YarnNodeId(document["host"], document["port"], document.get("clusterID") or DEFAULT_CLUSTER)
-    )
-
-
-def _reports(clusters: Json) -> dict[str, dict[str, YarnResource]]:
+def _reports(clusters: Json) -> dict[str, Sequence[RmNode]]:
+    """The NodeManagers that each cluster lists, with a total that no node has, so that every total is set."""
     return {
-        cluster: {
-            f"{report['nodeId']['host']}:{report['nodeId']['port']}": YarnResource(
-                (report.get("used") or {}).get("virtualCores", 0), (report.get("used") or {}).get("memory", 0)
+        cluster: [
+            manager(
+                f"{report['nodeId']['host']}:{report['nodeId']['port']}",
+                vcores=-1,
+                used=((report.get("used") or {}).get("virtualCores", 0), (report.get("used") or {}).get("memory", 0)),
             )
             for report in reports or []
             if report.get("nodeId")
-        }
+        ]
         for cluster, reports in clusters.items()
     }
 
@@ -95,13 +89,12 @@ def yarn_capacity(given: Json, *, name: str) -> object:
 
 
 def batch_source(given: Json, *, name: str) -> object:
-    node = _node(given["node"])
-    if node is None:
-        return {"batchCPU": "0", "batchMemory": "0"}
-    try:
-        found = batch_of_node(node.annotations, node.allocatable)
-    except ThirdPartyError:
+    known = KnownNode()
+    if given["node"] is not None:
+        known.take_object(Event(subject=node_subject("n"), data=stored(given["node"])), stored(given["node"]))
+    if known.unreadable:
         return {"error": True}
+    found = known.origin() or BatchAmounts()
     return {"batchCPU": str(found.cpu_milli), "batchMemory": str(found.memory_bytes)}
 
 
@@ -122,40 +115,65 @@ def _allocation_of(annotations: Mapping[str, str], name: str) -> ThirdPartyAlloc
 
 
 def yarn_node_resource(given: Json, *, name: str) -> object:
-    node = _node(given["node"])
-    plan = plan_node(node, _pods(given["pods"]), Rounding.COMPATIBLE)
-    used = used_of(plan.node_id, _reports(given["clusters"]))
-    outcome = outcome_of(plan, update_failed=given.get("updateNodeResource") != "ok", used=used)
-    annotations = dict(node.annotations) if node is not None else {}
-    if outcome.foreign is not None:
-        annotations = write_allocation(annotations, ThirdPartyAllocation(HADOOP_YARN, KOORD_BATCH, _resources(outcome.foreign)))
-    entry = _allocation_of(annotations, HADOOP_YARN)
+    """One pass of the service over this node: match, set the total, publish YARN's usage. What it publishes stands on the node
+    as the annotation."""
+    bench = Bench(Rounding.COMPATIBLE)
+    node = given["node"]
+    metadata: Json = (node or {}).get("metadata") or {}
+    where: str = metadata.get("name") or ""
+    if node is not None:
+        bench.store(node_subject(where), stored(node))
+        status: Json = node.get("status") or {}
+        if not metadata.get("annotations") and not status.get("allocatable"):
+            # A missing figure is 0 upstream; here it is 0 once that is published, before that the total is unchanged.
+            bench.has_batch(where, 0, 0)
+    for pod in _pods(given["pods"]):
+        bench.place(pod.node, pod.name, labels=pod.labels, annotations=pod.annotations)
+    reports = _reports(given["clusters"])
+    settings = bench.copilot.settings(bench.copilot.match(reports, NOON))
+    failed = given.get("updateNodeResource") != "ok"
+    failures = {setting.node: "failed" for setting in settings} if failed else {}
+    published = bench.pass_over(reports, failures=failures).get(where)
+    # A node without an event has no NodeManager: nothing is subtracted. One with a malformed id keeps its last usage.
+    amounts = BatchAmounts() if node is not None else None
+    failing = False
+    if published is not None:
+        known = bool(published.node_id)
+        failing = known and bool(published.reason)
+        amounts = BatchAmounts(published.used.cpu_milli, published.used.memory_bytes) if known else None
     result: Json = {
-        "requeue": outcome.again,
-        "error": outcome.failed,
-        "thirdParty": dict(entry.resources or {}) if entry is not None else None,
+        "requeue": failing,
+        "error": failing,
+        "thirdParty": None if amounts is None else _resources(amounts),
     }
-    if plan.kind is PlanKind.GIVE and plan.node_id is not None:
+    for setting in settings:
         result["sent"] = {
-            "host": plan.node_id.host,
-            "port": plan.node_id.port,
-            "vcores": plan.total.vcores,
-            "memoryMB": plan.total.memory_mb,
+            "host": setting.node_id.host,
+            "port": setting.node_id.port,
+            "vcores": setting.total.vcores,
+            "memoryMB": setting.total.memory_mb,
         }
+    if failing:
+        return mended(result, "$.thirdParty", trap="9: YARN's usage is published although its total cannot be set")
     return result
 
 
 def yarn_used(given: Json, *, name: str) -> object:
-    used = used_of(_node_id(given["yarnNode"]), _reports(given["clusters"]))
-    return {"vcores": used.vcores, "memoryMB": used.memory_mb}
+    at = given["yarnNode"]
+    bench = Bench()
+    bench.node("n")
+    if at is not None:
+        bench.place_node_manager("n", f"{at['host']}:{at['port']}", cluster=at.get("clusterID") or "")
+    published = bench.pass_over(_reports(given["clusters"])).get("n")
+    used = published.used if published is not None else Usage()
+    return {"vcores": used.cpu_milli // 1000, "memoryMB": used.memory_bytes >> 20}
 
 
 def k8s_batch_after_third_party(given: Json, *, name: str) -> object:
-    node = _node(given["node"])
-    assert node is not None
+    annotations = given["node"]["metadata"].get("annotations") or {}
     calculated = given["calculated"] or {}
     batch = None if given["reset"] else Amounts(*(parse_value(calculated.get(key, 0)) for key in (BATCH_CPU, BATCH_MEMORY)))
-    offered = offer(batch, 1.0, batch_total(parse_allocations(node.annotations)))
+    offered = offer(batch, 1.0, batch_total(parse_allocations(annotations)))
     left = offered.offered
     return {
         "allocatable": {} if left is None else {BATCH_CPU: str(left.cpu), BATCH_MEMORY: str(left.memory)},

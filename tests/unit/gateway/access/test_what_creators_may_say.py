@@ -74,10 +74,10 @@ def test_a_node_that_has_such_figures_already_can_still_be_changed() -> None:
     before = next(event for event in world.events if event.subject.endswith(".n1"))
     world.put(before.subject, ObjectStored(object=msgspec.Raw(as_json(stored))))
     patch = b'{"metadata": {"labels": {"a": "b"}}}'
-    assert plan_patch(world.core, NODES, "", "n1", "application/merge-patch+json", patch, status_only=False).plan is not None
+    assert plan_patch(world.core, NODES, "", "n1", "application/merge-patch+json", patch, subresource="").plan is not None
     worse = b'{"metadata": {"annotations": {"' + RESERVATION.encode() + b'": "{\\"resources\\": {\\"cpu\\": \\"-2\\"}}"}}}'
     with pytest.raises(ApiError):
-        plan_patch(world.core, NODES, "", "n1", "application/merge-patch+json", worse, status_only=False)
+        plan_patch(world.core, NODES, "", "n1", "application/merge-patch+json", worse, subresource="")
 
 
 def refused(world: World, who: User, **spec: Any) -> str:
@@ -116,12 +116,12 @@ def test_a_priority_that_is_there_can_be_written_again() -> None:
     world = World()
     world.create("pods", manifest(priority=9000))
     patch = b'{"metadata": {"labels": {"a": "b"}}}'
-    planned = plan_patch(world.core, PODS, "default", "web", "application/merge-patch+json", patch, status_only=False)
+    planned = plan_patch(world.core, PODS, "default", "web", "application/merge-patch+json", patch, subresource="")
     refuse_priority(world.core, ANNA, planned)
     raised = b'{"spec": {"priority": 9500}}'
     with pytest.raises(ApiError):
         refuse_priority(
             world.core,
             ANNA,
-            plan_patch(world.core, PODS, "default", "web", "application/merge-patch+json", raised, status_only=False),
+            plan_patch(world.core, PODS, "default", "web", "application/merge-patch+json", raised, subresource=""),
         )

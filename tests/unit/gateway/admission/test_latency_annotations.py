@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from cotenant.domain.service_latency import ANNOTATION_ENDPOINT, ANNOTATION_GOAL
@@ -13,14 +11,8 @@ from tests.unit.gateway.builders_gateway import World, causes, manifest
 URL = "http://unix:/run/web.sock:/latency"
 
 
-def pod(**annotations: str) -> dict[str, Any]:
-    document: dict[str, Any] = {**manifest("web")}
-    document["metadata"]["annotations"] = annotations
-    return document
-
-
 def test_an_endpoint_with_a_goal_is_taken() -> None:
-    World().create("pods", pod(**{ANNOTATION_ENDPOINT: URL, ANNOTATION_GOAL: "20ms"}))
+    World().create("pods", manifest(annotations={ANNOTATION_ENDPOINT: URL, ANNOTATION_GOAL: "20ms"}))
 
 
 @pytest.mark.parametrize(
@@ -33,13 +25,13 @@ def test_an_endpoint_with_a_goal_is_taken() -> None:
 )
 def test_what_cannot_be_read_is_refused_and_named(annotations: dict[str, str], named: str, why: str) -> None:
     with pytest.raises(ApiError) as caught:
-        World().create("pods", pod(**annotations))
+        World().create("pods", manifest(annotations=annotations))
     assert why in causes(caught.value)[f"metadata.annotations[{named}]"]
 
 
 def test_a_live_pod_does_not_get_an_unreadable_one_either() -> None:
     world = World()
-    world.create("pods", pod(**{ANNOTATION_GOAL: "20ms"}))
+    world.create("pods", manifest(annotations={ANNOTATION_GOAL: "20ms"}))
     with pytest.raises(ApiError) as caught:
         world.patch("pods", "web", {"metadata": {"annotations": {ANNOTATION_GOAL: "soon"}}})
     assert f"metadata.annotations[{ANNOTATION_GOAL}]" in causes(caught.value)

@@ -134,7 +134,7 @@ def test_a_status_that_is_written_back_keeps_the_raw_amounts(world: World) -> No
     world.put(resources_subject("n1"), LENDS)
     document = shown(world)
     document["status"]["phase"] = "Running"
-    world.store(plan_replacement(world.core, NODES, "", "n1", as_json(document), status_only=True).plan)
+    world.store(plan_replacement(world.core, NODES, "", "n1", as_json(document), subresource="status").plan)
     assert declared(world)["status"]["allocatable"]["cpu"] == "4"
     assert declared(world)["status"]["allocatable"]["memory"] == "8000"
     assert shown(world)["status"]["allocatable"]["cpu"] == "6"
@@ -143,7 +143,7 @@ def test_a_status_that_is_written_back_keeps_the_raw_amounts(world: World) -> No
 def test_devices_that_were_written_back_go_with_their_device(world: World) -> None:
     world.put(resources_subject("n1"), LENDS)
     patch = as_json({"status": {"phase": "Running"}})
-    world.store(plan_patch(world.core, NODES, "", "n1", MERGE, patch, status_only=True).plan)
+    world.store(plan_patch(world.core, NODES, "", "n1", MERGE, patch, subresource="status").plan)
     world.put(resources_subject("n1"), NodeResources(node="n1"))
     assert "koordinator.sh/gpu" not in shown(world)["status"]["allocatable"]
     assert "koordinator.sh/gpu" not in shown(world)["status"]["capacity"]
@@ -152,7 +152,7 @@ def test_devices_that_were_written_back_go_with_their_device(world: World) -> No
 def test_a_new_amount_is_raw_and_the_others_stay(world: World) -> None:
     world.put(resources_subject("n1"), LENDS)
     patch = as_json({"status": {"allocatable": {"memory": "4000"}}})
-    world.store(plan_patch(world.core, NODES, "", "n1", MERGE, patch, status_only=True).plan)
+    world.store(plan_patch(world.core, NODES, "", "n1", MERGE, patch, subresource="status").plan)
     assert declared(world)["status"]["allocatable"]["cpu"] == "4"
     assert shown(world)["status"]["allocatable"]["cpu"] == "6"
     assert shown(world)["status"]["allocatable"]["memory"] == "5000"
@@ -165,6 +165,6 @@ def test_a_node_that_another_control_plane_amplifies_is_left_alone(world: World)
     world.put(node_subject("n1"), stored(node_document("n1", annotations=annotations, capacity=amounts, allocatable=amounts)))
     world.put(resources_subject("n1"), NodeResources(node="n1"))
     patch = as_json({"status": {"phase": "Running"}})
-    world.store(plan_patch(world.core, NODES, "", "n1", MERGE, patch, status_only=True).plan)
+    world.store(plan_patch(world.core, NODES, "", "n1", MERGE, patch, subresource="status").plan)
     assert amounts.items() <= declared(world)["status"]["allocatable"].items()
     assert shown(world)["status"]["allocatable"]["cpu"] == "8"

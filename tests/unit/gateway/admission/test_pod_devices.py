@@ -18,7 +18,7 @@ PREFIX = "koordinator.sh/"
 
 def pod(amounts: dict[str, str], **spec: Any) -> dict[str, Any]:
     named = {name if "/" in name else PREFIX + name: amount for name, amount in amounts.items()}
-    return {**manifest("web", containers=[container(image="app:1", requests=named, limits=named)], **spec)}
+    return manifest(containers=[container(image="app:1", requests=named, limits=named)], **spec)
 
 
 def asked(world: World, section: str = "requests") -> dict[str, str]:

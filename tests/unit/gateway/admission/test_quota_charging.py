@@ -32,9 +32,8 @@ def world(gates: QuotaGates = ON, **spec: Any) -> World:
 
 
 def pod(name: str, cpu: str = "1", quota: str = "team") -> dict[str, object]:
-    document = manifest(name, containers=[container(image="app:1", requests={"cpu": cpu}, limits={"cpu": cpu})])
-    document["metadata"] = {"name": name, "labels": {f"{PREFIX}/name": quota} if quota else {}}
-    return document
+    containers = [container(image="app:1", requests={"cpu": cpu}, limits={"cpu": cpu})]
+    return manifest(name, labels={f"{PREFIX}/name": quota} if quota else {}, containers=containers)
 
 
 def charged(made: World) -> dict[str, str]:

@@ -21,10 +21,7 @@ FIELD = f"metadata.annotations[{ANNOTATION_REPLACE_RESOURCES}]"
 
 def pod(pairs: str | None, requests: dict[str, str], limits: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
     containers = [container(image="app:1", requests=requests, limits=limits or requests)]
-    document: dict[str, Any] = {**manifest("web", containers=containers, **spec)}
-    if pairs is not None:
-        document["metadata"]["annotations"] = {ANNOTATION_REPLACE_RESOURCES: pairs}
-    return document
+    return manifest(annotations=None if pairs is None else {ANNOTATION_REPLACE_RESOURCES: pairs}, containers=containers, **spec)
 
 
 def resources(world: World, section: str = "requests") -> dict[str, str]:

@@ -29,51 +29,45 @@ def world_with(*rules: object, enable: str = "true") -> World:
     return world
 
 
-def pod(namespace: str = "default", **labels: str) -> dict[str, Any]:
-    document: dict[str, Any] = {**manifest("web")}
-    document["metadata"]["labels"] = labels
-    return document
-
-
 def test_a_pod_without_a_demanded_label_is_refused_and_names_the_rule() -> None:
     with pytest.raises(ApiError) as caught:
-        world_with(RULE).create("pods", pod())
+        world_with(RULE).create("pods", manifest(labels={}))
     assert "rule owned of the ConfigMap" in causes(caught.value)["metadata.labels[team]"]
 
 
 def test_every_missing_label_is_told() -> None:
     with pytest.raises(ApiError) as caught:
-        world_with(RULE, {"name": "billed", "requiredLabels": ["cost", "team"]}).create("pods", pod())
+        world_with(RULE, {"name": "billed", "requiredLabels": ["cost", "team"]}).create("pods", manifest(labels={}))
     assert [*causes(caught.value)] == ["metadata.labels[team]", "metadata.labels[cost]"]
 
 
 def test_pods_that_have_it_are_taken_and_exempt_namespaces_too() -> None:
     world = world_with(RULE)
-    world.create("pods", pod(team="a"))
-    world.create("pods", pod(), namespace="kube-system")
+    world.create("pods", manifest(labels={"team": "a"}))
+    world.create("pods", manifest(labels={}), namespace="kube-system")
 
 
 def test_pods_of_the_control_plane_are_left_alone() -> None:
     world = world_with(RULE)
     labelled = {"name": "system", "labels": {"control-plane": "koordinator"}}
     world.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": labelled})
-    world.create("pods", pod(), namespace="system")
+    world.create("pods", manifest(labels={}), namespace="system")
 
 
 def test_a_pod_that_says_so_is_left_alone() -> None:
     world = world_with(RULE)
-    world.create("pods", pod(**{"pod.koordinator.sh/skip-enhanced-validation": "true"}))
+    world.create("pods", manifest(labels={"pod.koordinator.sh/skip-enhanced-validation": "true"}))
 
 
 @pytest.mark.parametrize("enable", ["false", "", "False"])
 def test_rules_that_are_off_demand_nothing(enable: str) -> None:
-    world_with(RULE, enable=enable).create("pods", pod())
+    world_with(RULE, enable=enable).create("pods", manifest(labels={}))
 
 
 def test_a_live_pod_keeps_its_label_but_one_from_before_the_rule_stays_writable() -> None:
     world = World()
-    world.create("pods", pod(team="a"))
-    old: Any = pod()
+    world.create("pods", manifest(labels={"team": "a"}))
+    old: Any = manifest(labels={})
     old["metadata"]["name"] = "old"
     world.create("pods", old)
     world.create("configmaps", config([RULE]), namespace="koordinator-system")
@@ -111,7 +105,7 @@ def test_broken_rules_of_another_writer_demand_nothing() -> None:
     broken = config("[")
     broken["metadata"]["namespace"] = "koordinator-system"
     world.put(object_subject("", "configmaps", "koordinator-system", NAME), ObjectStored(object=raw(broken)))
-    world.create("pods", pod())
+    world.create("pods", manifest(labels={}))
 
 
 @settings(max_examples=100, deadline=None)

@@ -125,9 +125,9 @@ def test_no_value_anywhere_in_a_document_is_more_than_a_refusal(plural: str) -> 
         body = as_json(with_value(document, path, value))
         yield partial(plan_creation, world.core, found, namespace, body, world.now, "uid", lambda: "abcde")
         yield partial(plan_replacement, world.core, found, namespace, "x", body)
-        for patch_type, status_only in product(PATCH_TYPES, (False, True)):
+        for patch_type, subresource in product(PATCH_TYPES, ("", "status", "resize") if plural == "pods" else ("", "status")):
             patch = patch_of(patch_type, path, value)
-            yield partial(plan_patch, world.core, found, namespace, "x", patch_type, patch, status_only=status_only)
+            yield partial(plan_patch, world.core, found, namespace, "x", patch_type, patch, subresource=subresource)
 
     refused = 0
     for path, value in product(paths(document), VALUES):

@@ -146,7 +146,7 @@ def test_a_status_that_is_written_loses_against_the_samples_with_a_warning() -> 
     world.put(node_subject("n1"), stored(node_document("n1")))
     world.put(metrics_subject("n1"), NodeMetricComputed(node="n1", update_time=world.now))
     patch = as_json({"status": {"podsMetric": [{"name": "a"}]}})
-    planned = plan_patch(world.core, kind("nodemetrics"), "", "n1", MERGE, patch, status_only=True)
+    planned = plan_patch(world.core, kind("nodemetrics"), "", "n1", MERGE, patch, subresource="status")
     (told,) = planned.warnings
     assert told.startswith("status.podsMetric: is computed from the node's samples")
     world.store(planned.plan)

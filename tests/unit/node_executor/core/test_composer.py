@@ -118,7 +118,7 @@ def test_the_order_of_the_registry_gives_the_precedence_of_each_file() -> None:
         Knob.CPU_IDLE: ("core-sched", "idle", "spread"),
         Knob.CPU_BVT: ("group-identity",),
         ProcessAttribute.CORE_GROUP: ("core-sched",),
-        SysctlAttribute.VALUE: ("core-sched", "system-config"),
+        SysctlAttribute.VALUE: ("core-sched", "group-identity", "system-config"),
     }.items() <= PRECEDENCE.items()
 
 

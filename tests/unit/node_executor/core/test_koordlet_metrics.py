@@ -11,6 +11,7 @@ from cotenant.events.node.resources import NodeResources
 from cotenant.events.placements import PlacementPhase
 from cotenant.model.subjects import resources_subject
 from cotenant_node_executor.koordlet_metrics import METRICS
+from cotenant_node_executor.sampling.slow.readings import NumaReading, SlowReadings
 from cotenant_node_executor.sampling.snapshot import GroupUsage, PressureSet
 from cotenant_node_executor.strategies.strategy import Evict
 from cotenant_node_executor.targets.psi import PressureLine, PsiStats
@@ -71,6 +72,15 @@ def test_usage_is_in_cores_and_bytes_by_node_services_and_batch() -> None:
 def test_what_suppression_leaves_has_the_policy_as_its_type() -> None:
     # 8 CPUs x 65% - 1.5 of the service - 0.5 of the system.
     assert shown(node(), "be_suppress_cpu_cores") == {labelled(type="cfsQuota"): 3.2}
+
+
+def test_numa_nodes_have_their_usage_and_the_memory_of_the_best_effort_group() -> None:
+    bench = node()
+    bench.look(2, slow=SlowReadings(numa=(NumaReading(0, 1500, 3 * GIB, GIB), NumaReading(1, 0, GIB))))
+    usage = shown(bench, "node_metric_numa_node_usage")
+    assert usage[labelled(numa_node_id="0", resource="cpu", unit="core")] == 1.5
+    assert usage[labelled(numa_node_id="1", resource="memory", unit="byte")] == GIB
+    assert shown(bench, "be_numa_node_memory_bytes") == {labelled(numa_node_id="0"): GIB}
 
 
 def test_batch_resources_are_shown_by_node_and_by_container() -> None:

@@ -22,6 +22,7 @@ from cotenant_node_executor.sampling.slow.collectors import SlowCollectors
 from cotenant_node_executor.sampling.slow.cpi import CpuCount, parse_count, summed
 from cotenant_node_executor.sampling.slow.damon import Damon, settings
 from cotenant_node_executor.sampling.slow.kidled import Kidled
+from cotenant_node_executor.sampling.slow.numa import NumaReader
 from cotenant_node_executor.sampling.slow.page_owners import (
     BLOCK,
     PAGE_BYTES,
@@ -313,6 +314,31 @@ def test_collectors_run_on_their_own_intervals_and_say_once_what_is_missing(driv
     assert [(each.node, each.cpu_milli, each.memory_bytes) for each in collectors.readings.numa] == [(0, 500, 60 * 1024)]
     assert collectors.facts is facts, "what does not change stays the same object"
     collectors.close()
+
+
+@pytest.mark.parametrize(
+    ("version", "content", "found"),
+    [
+        (CgroupVersion.V1, "total=30 N0=10 N1=20\nfile=1 N0=1 N1=0\n", [10 * 4096, 20 * 4096]),
+        (CgroupVersion.V2, "anon N0=8192 N1=0\nfile N0=4096 N1=4096\n", [3 * 4096, 4096]),
+        (CgroupVersion.V2, "anon N0\n", [None, None]),
+        (CgroupVersion.V2, None, [None, None]),
+    ],
+)
+def test_memory_of_the_best_effort_group_is_read_by_numa_node_where_the_kernel_says_it(
+    tmp_path: Path, version: CgroupVersion, content: str | None, found: list[int | None]
+) -> None:
+    driver = SandboxDriver(tmp_path / "cgroup", "node", version=version)
+    driver.create("besteffort")
+    path = driver.stat_path("besteffort", Stat.MEMORY_NUMA)
+    assert path is not None
+    if content is not None:
+        path.write_text(content)
+    proc = write(tmp_path / "proc", {"stat": "cpu0 0 0 0 0 0 0 0 0\n"})
+    meminfo = {f"devices/system/node/node{node}/meminfo": f"Node {node} MemTotal: 100 kB\n" for node in range(2)}
+    usage = NumaReader(driver, proc, write(tmp_path / "sys", meminfo), {0: 0})
+    assert usage.read(0) == ()
+    assert [each.best_effort_bytes for each in usage.read(1_000_000_000)] == found
 
 
 def test_a_failing_collector_is_named_and_the_others_go_on(driver: Driver, tmp_path: Path) -> None:

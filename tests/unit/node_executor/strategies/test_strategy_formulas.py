@@ -9,6 +9,8 @@ import pytest
 
 from cotenant.domain.qos import KubeQoS
 from cotenant.events.node.resources import CpuIdentity, NodeSLORendered
+from cotenant_node_executor.strategies.cpu.core_sched.strategy import IDENTITY_SWITCH
+from cotenant_node_executor.strategies.cpu.core_sched.strategy import SWITCH as CORE_SCHED_SWITCH
 from cotenant_node_executor.strategies.cpu.identity import group_identity, idle
 from cotenant_node_executor.strategies.cpu.identity import strategy as identity
 from cotenant_node_executor.strategies.cpu.identity.group_identity import ClassIdentity, IdentityRule, identity_rule
@@ -17,6 +19,7 @@ from cotenant_node_executor.strategies.pods import batch_pods, pod_values
 from cotenant_node_executor.strategies.pods.batch_values import CgroupValues, batch_values, quota_enabled
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Desired, Evict, Input, NodePolicy
+from cotenant_node_executor.targets.address import Place, Sysctl
 from cotenant_node_executor.targets.interface import Knob
 from tests.builders import container as any_container
 from tests.unit.node_executor.builders_node_executor import batch, capabilities, pod, service, situation, slo
@@ -227,12 +230,6 @@ def test_a_malformed_request_for_an_identity_is_refused_by_name(text: str) -> No
         group_identity.parsed_identity(text)
 
 
-def test_group_identity_and_core_scheduling_exclude_each_other() -> None:
-    assert group_identity.enabled_sysctls(None, 1) == (None, 1)
-    assert group_identity.enabled_sysctls(0, 1) == (1, 0)
-    assert group_identity.enabled_sysctls(0, None) == (1, None)
-
-
 def test_identities_are_written_while_rule_or_sysctl_is_on() -> None:
     on, off = rule(), rule("coreSched")
     active = group_identity.identity_active
@@ -310,6 +307,23 @@ def test_where_no_class_has_an_identity_values_are_written_unless_the_sysctl_is_
     assert bool(identity.decide(there, None).values) is written
     asked = situation([service("web")], node_slo=slo(**IDENTITIES), kernel=BVT, sysctl=sysctl)
     assert identity.decide(asked, None).values
+
+
+@pytest.mark.parametrize(
+    ("fields", "sysctl", "switches"),
+    [
+        (IDENTITIES, 0, {IDENTITY_SWITCH: "1", CORE_SCHED_SWITCH: "0"}),
+        (IDENTITIES, 1, {IDENTITY_SWITCH: "1", CORE_SCHED_SWITCH: "0"}),
+        (IDENTITIES, None, {}),
+        ({}, 1, {}),
+        ({**IDENTITIES, "cpu_policy": "coreSched"}, 1, {}),
+    ],
+)
+def test_while_a_class_has_an_identity_the_kernels_switch_is_on_and_that_of_core_scheduling_off(
+    fields: dict[str, Any], sysctl: int | None, switches: dict[Place, str]
+) -> None:
+    found = identity.decide(situation([service("web")], node_slo=slo(**fields), kernel=BVT, sysctl=sysctl), None).values
+    assert {place: each.value for place, (each,) in found.items() if isinstance(place, Sysctl)} == switches
 
 
 def test_identity_strategies_decide_again_for_pods_where_they_apply() -> None:

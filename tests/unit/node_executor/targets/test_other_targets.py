@@ -118,6 +118,31 @@ def test_a_value_that_reads_back_differently_is_refused(sysctls: Path) -> None:
     assert [each.message for each in report.refused] == ["written, but the kernel shows '7'"]
 
 
+SWITCHES = ("sched_core", "sched_group_identity_enabled")
+
+
+@pytest.mark.parametrize(("on", "off"), [SWITCHES, SWITCHES[::-1]])
+def test_of_two_switches_that_exclude_each_other_the_one_that_goes_off_is_written_first(
+    tmp_path: Path, on: str, off: str
+) -> None:
+    class Excluding(SysctlAccessor):
+        """A kernel that has one of the two switches on."""
+
+        def write(self, place: NonCgroup, attribute: Attribute, value: str) -> None:
+            if value == "1" and any(path.read_text() == "1\n" for path in (tmp_path / "kernel").iterdir()):
+                raise OSError(errno.EBUSY, "the other one is on")
+            super().write(place, attribute, value)
+
+    (tmp_path / "kernel").mkdir()
+    (tmp_path / "kernel" / on).write_text("0\n")
+    (tmp_path / "kernel" / off).write_text("1\n")
+    report = OtherWriter({Sysctl: Excluding(tmp_path)}).apply({
+        Sysctl(f"kernel/{on}"): {SysctlAttribute.VALUE: "1"},
+        Sysctl(f"kernel/{off}"): {SysctlAttribute.VALUE: "0"},
+    })
+    assert (len(report.written), report.refused) == (2, ())
+
+
 def test_schemata_are_compared_by_domain_and_written_by_line(resctrl: Path) -> None:
     accessor = ResctrlAccessor(resctrl)
     assert accessor.holds(SCHEMATA, "L3:0=0fff", "    L3:0=fff;1=fff")

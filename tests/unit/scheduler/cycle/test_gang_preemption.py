@@ -9,7 +9,7 @@ import pytest
 
 from cotenant.domain.gangs import ANNOTATION_GANG_MIN, ANNOTATION_GANG_MODE, ANNOTATION_GANG_NAME
 from cotenant.events.node.runs import RunPhase
-from cotenant.events.placements import Placement, Waiting
+from cotenant.events.placements import Placement, Waiting, waiting_line
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
 
 
@@ -98,6 +98,17 @@ def test_members_that_fit_without_a_victim_have_their_room_held() -> None:
     assert set(story.placed()) == {"g0", "g1", "g2"}
 
 
+def test_members_go_to_the_rooms_that_are_held_for_them_where_the_best_nodes_one_by_one_have_no_room_for_all() -> None:
+    story = story_of("4", "2")
+    placed_low(story, low("l0", "4"))
+    story.pods(member("g0", 2, cpu="2"), member("g1", 2, cpu="4"))
+    story.settle()
+    assert (rooms(story), victims(story)) == ({"g0": "b", "g1": "a"}, {"l0"})
+    ended(story, "l0")
+    # Alone, g0 would go to the larger node, on which it leaves most free; and g1 would wait, and preempt, for ever.
+    assert {name: story.placed().get(name) for name in ("g0", "g1")} == {"g0": "b", "g1": "a"}
+
+
 def test_a_gang_that_would_not_fit_whole_preempts_nobody() -> None:
     story = story_of("4")
     placed_low(story, low("l0"), low("l1"))
@@ -107,6 +118,10 @@ def test_a_gang_that_would_not_fit_whole_preempts_nobody() -> None:
     waiting = story.waiting("g0")
     assert waiting is not None
     assert "gang group default/g waits: pod default/g0 does not fit" in waiting.message
+    assert waiting_line(waiting) == "0/1 nodes: 1 cpu short by 2"
+    other = story.waiting("g1")
+    assert other is not None
+    assert waiting_line(other) == "pod default/g0 of its gang does not fit: 0/1 nodes: 1 cpu short by 2"
     story.pod(low("l2", cpu="1"))
     story.settle()
     assert story.waiting("l2") is not None

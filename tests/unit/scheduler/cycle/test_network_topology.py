@@ -269,6 +269,13 @@ def test_nodes_without_the_labels_are_in_no_domain_but_the_clusters() -> None:
     story.pods(*[member(f"v-{i}", rules("BlockLayer"), "h", least=6) for i in range(6)])
     story.settle()
     assert len(story.placed()) == 6
+    story = cluster(s1b1=1)
+    story.pod(pod("full", cpu="6", nodeName="s1b1-0"))
+    story.node(node("bare-0", labels={SPINE: "s1"}))
+    story.settle()
+    story.pods(*members(2, rules("NodeTopologyLayer!"), least=2))
+    story.settle()
+    assert set(story.placed()) == {"full"}, "nor is it a domain of the layer of nodes"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from cotenant_scheduler.cycle.reservations.candidates import FEW_ROWS, Candidates, lift
+from cotenant_scheduler.cycle.reservations.candidates import FEW_ROWS, Candidates
+from cotenant_scheduler.cycle.reservations.matched import lift
 from cotenant_scheduler.plugins.reservation.fitting import NOT_IGNORED
 from cotenant_scheduler.plugins.reservation.matching import Ask, ask_of
 from cotenant_scheduler.plugins.reservation.scoring import WEIGHT

@@ -528,35 +528,3 @@ def test_a_placement_stays_as_it_is_while_its_pods_object_cannot_be_read() -> No
     placement = story.placement("web")
     assert placement is not None
     assert placement.object_sequence == readable.sequence
-
-
-def test_a_placed_pod_whose_requests_change_is_counted_with_the_new_ones() -> None:
-    """In-place resize: the object's requests count on the node and in the quota as soon as its placement is stored again."""
-    story = Story()
-    story.node(node("a", cpu="4"))
-    story.quota("team", max={"cpu": 6000})
-    label = {"quota.scheduling.koordinator.sh/name": "team"}
-    story.pod(pod("p", cpu="1", labels=label))
-    story.settle()
-    story.pod(pod("p", cpu="3", labels=label))
-    story.settle()
-    placement = story.placement("p")
-    assert placement is not None
-    assert placement.requests["cpu"] == 3000
-    story.pod(pod("q", cpu="2"))
-    story.settle()
-    waiting = story.waiting("q")
-    assert waiting is not None
-    assert "Insufficient cpu" in waiting.message
-    story.pod(pod("p", cpu="1500m", labels=label))
-    story.settle()
-    assert story.node_of("q") == "a"
-    story.node(node("b", cpu="8"))
-    story.pod(pod("r", cpu="5", labels=label))
-    story.settle()
-    refused = story.waiting("r")
-    assert refused is not None
-    assert refused.reasons[0].code == "quota", "1500m of 6 are used"
-    story.pod(pod("p", cpu="1", labels=label))
-    story.settle()
-    assert story.node_of("r") == "b"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from cotenant.api.objects.pod import Pod
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Nomination
-from tests.unit.scheduler.reference import gangs
+from tests.unit.scheduler.reference import gangs, gathering
 from tests.unit.scheduler.reference.preemption import nominate
 from tests.unit.scheduler.reference.queue_head import keep_room
 from tests.unit.scheduler.reference.quotas import Quotas
@@ -24,11 +24,13 @@ PASSES = 50
 
 
 class Outcome(NamedTuple):
-    """What is placed, pod to node; who is nominated; whom room is kept for, on which node and since when."""
+    """What is placed, pod to node; who is nominated; whom room is kept for, on which node and since when; for pods that are
+    near to their gang, the layer, the domain, pods, slots, and how many domains of the layer have room for all."""
 
     placed: dict[str, str]
     nominated: dict[str, Nomination]
     kept: dict[str, tuple[str, datetime]]
+    gathered: dict[str, tuple[str, str, int, int, int]]
 
 
 class Pass:
@@ -68,7 +70,7 @@ class Pass:
         return choose(self.world, pod) if self.quotas.admits(pod) else None
 
     def ask_group(self, entry: list[Pod]) -> None:
-        made = gangs.place_group(self.world, entry, self.node_for) if gangs.is_complete(self.world, entry) else {}
+        made = self.place_group(entry) if gangs.is_complete(self.world, entry) else {}
         if not made:
             self.index += 1
             return
@@ -77,6 +79,17 @@ class Pass:
         del self.queue[self.index]
         if any(attracts(pod) for pod in entry):
             self.index = 0
+
+    def place_group(self, entry: list[Pod]) -> dict[str, str]:
+        world = self.world
+        if not gangs.gathers(world, gangs.group_of(entry[0])):
+            return gangs.place_group(world, entry, self.node_for)
+        if gathering.layers(world) is None:
+            return {} if gathering.rules(world, entry).must else gangs.place_group(world, entry, self.node_for)
+        made, plan = gathering.place(world, entry)
+        if plan is not None:
+            world.gathered |= dict.fromkeys(made, (plan.layer, gathering.shown(plan), plan.pods, plan.slots, plan.alike))
+        return made
 
     def ask(self, pod: Pod) -> None:
         world, name = self.world, pod.metadata.name
@@ -141,5 +154,5 @@ def schedule(events: Iterable[Event], now: datetime, *, keeps_rooms: bool = True
         made = Pass(world).run()
         placed.update(made)
         if not made and (world.nominations, world.kept_rooms) == before:
-            return Outcome(placed, world.nominations, world.kept_rooms)
+            return Outcome(placed, world.nominations, world.kept_rooms, world.gathered)
     raise AssertionError("the reference does not come to rest")

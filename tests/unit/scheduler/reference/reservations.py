@@ -101,12 +101,16 @@ def usable(
 
 
 def makes_leave(
-    story: ReservedStory, objects: dict[str, dict[str, Any]], offered: dict[str, dict[str, int]], pod: dict[str, Any]
+    story: ReservedStory,
+    objects: dict[str, dict[str, Any]],
+    offered: dict[str, dict[str, int]],
+    pod: dict[str, Any],
+    there: list[Placement] | None = None,
 ) -> tuple[str, list[str]] | None:
     """Where a pod that may use reservations only, and finds none with room, makes pods leave, and which: the most important
-    first; None where that does not help."""
+    first; None where that does not help. `there`: with these placements."""
     app, priority = pod["metadata"]["labels"]["app"], pod["spec"]["priority"]
-    there = placements(story)
+    there = placements(story) if there is None else there
     priorities = {placed.uid: decode_pod(placed.pod).spec.priority or 0 for placed in there}
     selectors = {name: objects[name]["spec"]["owners"][0]["labelSelector"]["matchLabels"] for name in objects}
     for_it = [share for share in shares(story) if selectors[share.name]["app"] == app]

@@ -42,6 +42,9 @@ class World:
         self.nominated_in_this_pass: list[tuple[str, int]] = []
         """Node and priority."""
         self.given_up_in_this_pass: dict[str, Nomination] = {}
+        self.network: dict[str, Any] | None = None
+        """The ClusterNetworkTopology named `default`."""
+        self.gathered: dict[str, tuple[str, str, int, int, int]] = {}
         self.keeps_rooms = True
         self.head: tuple[str, str, datetime] | None = None
         """Whom this pass keeps room for, on which node, since when (`queue_head`)."""
@@ -61,6 +64,8 @@ class World:
                 self.budgets[parts[4]] = msgspec.json.decode(data.object)
             elif isinstance(data, ObjectStored) and parts[2] == "elasticquotas":
                 self.quota_objects[parts[4]] = msgspec.json.decode(data.object)
+            elif isinstance(data, ObjectStored) and parts[2] == "clusternetworktopologies" and parts[4] == "default":
+                self.network = msgspec.json.decode(data.object)
             elif isinstance(data, Waiting):
                 said[data.name] = data
             elif isinstance(data, NodeResources):

@@ -87,6 +87,10 @@ def _paths(definition: KindDefinition) -> dict[str, object]:
         paths[f"{root}/{kind.plural}"] = {"get": _operation(kind, "list", "ForAllNamespaces")}
     if definition.has_status and not definition.read_only:
         paths[f"{item}/status"] = _operations(definition, "Status", ("get", "update", "patch"), named=True)
+    for below in definition.subresources:
+        if below.kind == kind.kind and "update" in below.verbs:
+            suffix = below.name.capitalize()
+            paths[f"{item}/{below.name}"] = _operations(definition, suffix, ("get", "update", "patch"), named=True)
     return paths
 
 

@@ -19,6 +19,7 @@ from cotenant_gateway.access.reviews import answer as answer_review
 from cotenant_gateway.access.token_reviews import TokenReviews
 from cotenant_gateway.access.tokens.account_tokens import AccountTokens
 from cotenant_gateway.access.tokens.token_requests import answer_token_request
+from cotenant_gateway.admission.pods.resizing import RESIZE
 from cotenant_gateway.http.auth.access import actor_of, user_of
 from cotenant_gateway.http.bodies import (
     check_json,
@@ -91,9 +92,9 @@ class ResourceHandlers:
         elif method in ("GET", "HEAD"):
             return await self._reader.get(request, target)
         elif method == "PUT":
-            return await self._writer.replace(request, target, status_only=False)
+            return await self._writer.replace(request, target)
         elif method == "PATCH":
-            return await self._writer.patch(request, target, status_only=False)
+            return await self._writer.patch(request, target)
         elif method == "DELETE":
             return await self._writer.delete(request, target)
         raise method_not_allowed(f"the server does not allow {method} on {target.kind.resource}")
@@ -121,13 +122,13 @@ class ResourceHandlers:
 
     async def _subresource(self, request: web.BaseRequest, target: RequestTarget) -> web.StreamResponse:
         kind, method = target.kind, request.method
-        if target.subresource == "status":
+        if target.subresource == "status" or (kind is PODS and target.subresource == RESIZE):
             if method in ("GET", "HEAD"):
                 return await self._reader.get(request, target)
             if method == "PUT":
-                return await self._writer.replace(request, target, status_only=True)
+                return await self._writer.replace(request, target)
             if method == "PATCH":
-                return await self._writer.patch(request, target, status_only=True)
+                return await self._writer.patch(request, target)
         elif kind is PODS and target.subresource == "eviction" and method == "POST":
             return await self._evict(request, target)
         elif kind is PODS and target.subresource == "log" and method == "GET":

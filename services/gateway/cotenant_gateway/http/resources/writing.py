@@ -100,8 +100,8 @@ class ResourceWriter:
             )
         return found
 
-    async def replace(self, request: web.BaseRequest, target: RequestTarget, *, status_only: bool) -> web.StreamResponse:
-        """Answer a PUT of an object, or of its status."""
+    async def replace(self, request: web.BaseRequest, target: RequestTarget) -> web.StreamResponse:
+        """Answer a PUT of an object, or of a subresource that writes it."""
         check_json(request)
         body = await read_body(request)
         warnings = self._unknown_fields(request, target, body)
@@ -112,13 +112,13 @@ class ResourceWriter:
             body,
             actor_of(request),
             dry_run=is_dry_run(request),
-            status_only=status_only,
+            subresource=target.subresource,
             check=self._check(request, target),
         )
         return with_warnings(json_response(shown.document), warnings, shown.warnings)
 
-    async def patch(self, request: web.BaseRequest, target: RequestTarget, *, status_only: bool) -> web.StreamResponse:
-        """Answer a PATCH of an object, or of its status."""
+    async def patch(self, request: web.BaseRequest, target: RequestTarget) -> web.StreamResponse:
+        """Answer a PATCH of an object, or of a subresource that writes it."""
         if request.content_type not in PATCH_TYPES:
             raise unsupported_media(request.content_type, PATCH_TYPES)
         body = await read_body(request)
@@ -131,7 +131,7 @@ class ResourceWriter:
             body,
             actor_of(request),
             dry_run=is_dry_run(request),
-            status_only=status_only,
+            subresource=target.subresource,
             check=self._check(request, target),
         )
         return with_warnings(json_response(shown.document), warnings, shown.warnings)

@@ -71,7 +71,7 @@ def promote(directories: Iterable[str]) -> tuple[list[int], str]:
 
 
 def make_fair(tids: Iterable[int]) -> bool:
-    """Take the class away from these threads; whether one had it."""
+    """Make these threads fair; True if one was real-time."""
     had = False
     for tid in tids:
         with contextlib.suppress(OSError):
@@ -82,7 +82,7 @@ def make_fair(tids: Iterable[int]) -> bool:
 
 
 def demote(directories: Iterable[str]) -> bool:
-    """Take the class away from every thread until none has it; whether one had it."""
+    """Make every thread fair, in rounds until none is real-time; True if one was."""
     tops = [*directories]
     rounds = 0
     while make_fair(threads_below(tops)) and rounds < ROUNDS:
@@ -136,7 +136,7 @@ class Guard:
         self._own = Meter(WINDOW_NS)
         self._seconds: dict[str, Meter] = {}
         self._periods: dict[str, Meter] = {}
-        self._heard, self._silence = now, HUNG_SECONDS
+        self._last_line_at, self._silence = now, HUNG_SECONDS
         self._promoted_at = self._measured_at = 0.0
 
     def take(self, line: dict[str, object], now: float) -> None:
@@ -145,7 +145,7 @@ class Guard:
         assert isinstance(groups, dict)
         assert isinstance(usage, dict)
         assert isinstance(budgets, dict)
-        self._heard, self._silence = now, float(str(line.get("silence", HUNG_SECONDS)))
+        self._last_line_at, self._silence = now, float(str(line.get("silence", HUNG_SECONDS)))
         for name in [name for name in self.wanted if name not in groups]:
             demote(self.wanted.pop(name))
             for table in (self.demoted, self._seconds, self._periods, self._threads):
@@ -158,7 +158,7 @@ class Guard:
         on = [name for name in self.wanted if name not in self.demoted]
         if not on:
             return {}
-        if now - self._heard > self._silence:
+        if now - self._last_line_at > self._silence:
             return self._demote(on, f"the executor is silent for {self._silence:.0f} s")
         now_ns = int(now * 1e9)
         slow = now - self._measured_at >= PROMOTE_SECONDS

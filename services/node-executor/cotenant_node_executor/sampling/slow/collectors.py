@@ -138,7 +138,7 @@ class SlowCollectors:
             nodes = {cpu.cpu: cpu.node for cpu in topology.cpus}
             if nodes != self._node_of_cpu or self._numa is None:
                 self._node_of_cpu = nodes
-                self._numa = self._opened(NUMA, lambda: numa.NumaReader(self._proc, self._sys, nodes))
+                self._numa = self._opened(NUMA, lambda: numa.NumaReader(self._driver, self._proc, self._sys, nodes))
         return FACTS_SECONDS
 
     def _read_cold(self, asked: Asked, _: float) -> float:

@@ -1,7 +1,8 @@
-"""Usage by NUMA node: CPU from the lines of /proc/stat, memory from each node's meminfo.
+"""Usage by NUMA node: CPU from the lines of /proc/stat, memory from each node's meminfo, that of batch pods from their group.
 
 In: which CPUs belong to which node. Out: a ``NumaReading`` a node. Memory in use is MemTotal - (MemFree + Active(file) +
-Inactive(file) + SReclaimable). The first reading has no CPU, so it is none.
+Inactive(file) + SReclaimable); of the best-effort group what its memory.numa_stat counts. The first reading has no CPU, so it
+is none.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from pathlib import Path
 from cotenant_node_executor.sampling.proc import numa_usage_bytes, parse_busy_ticks_per_cpu, parse_numa_meminfo_kb
 from cotenant_node_executor.sampling.sampler import JIFFY_NS
 from cotenant_node_executor.sampling.slow.readings import NumaReading, Unavailable
+from cotenant_node_executor.sampling.spikes import BESTEFFORT
 from cotenant_node_executor.targets.cgroup.tree import read_file
+from cotenant_node_executor.targets.interface import CgroupDriver, Stat
+from cotenant_node_executor.targets.parse import NUMA_PAGE_BYTES, parse_numa_stat
 
 SECONDS = 15.0
 
@@ -21,7 +25,8 @@ SECONDS = 15.0
 class NumaReader:
     """Reads all nodes, and remembers their last ticks."""
 
-    def __init__(self, proc: Path, sys: Path, node_of_cpu: Mapping[int, int]) -> None:
+    def __init__(self, driver: CgroupDriver, proc: Path, sys: Path, node_of_cpu: Mapping[int, int]) -> None:
+        self._driver = driver
         self._proc, self._folder = proc, sys / "devices/system/node"
         self._node_of_cpu = node_of_cpu
         self._last: tuple[Counter[int], int] | None = None
@@ -36,6 +41,7 @@ class NumaReader:
         last, self._last = self._last, (ticks, now_ns)
         if last is None or now_ns <= last[1]:
             return ()
+        of_batch = self._best_effort()
         found: list[NumaReading] = []
         for path in sorted(self._folder.glob("node[0-9]*"), key=lambda path: int(path.name.removeprefix("node"))):
             node = int(path.name.removeprefix("node"))
@@ -43,5 +49,15 @@ class NumaReader:
             if "MemTotal" in memory:
                 passed = max(ticks[node] - last[0][node], 0)
                 milli = passed * JIFFY_NS * 1000 // (now_ns - last[1])
-                found.append(NumaReading(node, milli, numa_usage_bytes(memory)))
+                found.append(NumaReading(node, milli, numa_usage_bytes(memory), of_batch.get(node)))
         return tuple(found)
+
+    def _best_effort(self) -> dict[int, int]:
+        """Bytes of the best-effort group by node; empty where it, or its file, is missing or of another form."""
+        path = self._driver.stat_path(BESTEFFORT, Stat.MEMORY_NUMA)
+        content = read_file(path) if path is not None else None
+        try:
+            pages = parse_numa_stat(self._driver.version, content) if content else ()
+        except ValueError:
+            pages = ()
+        return {each.numa: each.pages * NUMA_PAGE_BYTES for each in pages}

@@ -13,11 +13,16 @@ COLLECTORS = (COLD_MEMORY, CPI, RESCTRL, NUMA)
 
 
 class NumaReading(msgspec.Struct, frozen=True):
-    """Usage of one NUMA node: CPU of its processors since the last reading, memory that cannot be reclaimed."""
+    """Usage of one NUMA node: CPU of its processors since the last reading, memory that cannot be reclaimed.
+
+    `best_effort_bytes`: memory of the best-effort group that lies there, page cache included; None where the kernel does not
+    say it.
+    """
 
     node: int
     cpu_milli: int
     memory_bytes: int
+    best_effort_bytes: int | None = None
 
 
 class ColdReading(msgspec.Struct, frozen=True):

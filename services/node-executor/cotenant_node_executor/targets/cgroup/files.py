@@ -217,6 +217,7 @@ STAT_FILES: dict[Stat, StatFile] = {
     Stat.CPU_STAT: StatFile("cpu", "cpu.stat", "cpu.stat"),
     Stat.MEMORY_USAGE: StatFile("memory", "memory.usage_in_bytes", "memory.current"),
     Stat.MEMORY_STAT: StatFile("memory", "memory.stat", "memory.stat"),
+    Stat.MEMORY_NUMA: StatFile("memory", "memory.numa_stat", "memory.numa_stat"),
     Stat.CPU_PRESSURE: StatFile("cpuacct", "cpu.pressure", "cpu.pressure"),
     Stat.MEMORY_PRESSURE: StatFile("cpuacct", "memory.pressure", "memory.pressure"),
     Stat.IO_PRESSURE: StatFile("cpuacct", "io.pressure", "io.pressure"),

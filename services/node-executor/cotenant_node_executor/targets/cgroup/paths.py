@@ -88,12 +88,6 @@ def kube_qos_of_dir(path: str) -> KubeQoS:
     return KubeQoS.BURSTABLE if "burstable" in path else KubeQoS.GUARANTEED
 
 
-def cgroup_file(version: CgroupVersion, root: str, controller: str, directory: str, file: str = "") -> str:
-    """Path of a cgroup file: one tree per controller on v1, a single tree on v2."""
-    parts = (root, controller, directory) if version is CgroupVersion.V1 else (root, directory)
-    return normpath(join(*parts, file))
-
-
 class HostApplicationPath(msgspec.Struct, frozen=True):
     base: str = ""  # CgroupRoot, Kubepods, KubepodsBurstable, KubepodsBesteffort
     parent_dir: str = ""

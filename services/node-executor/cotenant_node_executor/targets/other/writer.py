@@ -3,7 +3,8 @@
 In: the map place -> attribute -> value of a cycle. Out: completed writes with old and new value as read back, and refusals, in
 the form of the cgroup writer's report. Every target is read in every cycle, so a change by another process is repaired. A
 refused write is tried again every cycle and reported when it is new; a missing place is skipped. What places name that others
-contain, such as traffic classes, is added before these are written, and removed after them (`accessors.Used`).
+contain, such as traffic classes, is added before these are written, and removed after them (`accessors.Used`). Sysctls that
+become 0 are written before all others: of two switches that exclude each other the kernel refuses one while the other is on.
 
 A place's value before its first write is kept (`held`). A place without a desired value is restored, also by the next
 start after an executor was killed.
@@ -14,12 +15,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from cotenant_node_executor.targets.address import Attribute, NonCgroup, Thread
+from cotenant_node_executor.targets.address import Attribute, NonCgroup, Sysctl, SysctlAttribute, Thread
 from cotenant_node_executor.targets.interface import InvalidValueError, RefusedValue, WriteReport, WrittenValue
 from cotenant_node_executor.targets.other.accessors import Accessor, Restoring, Used
 from cotenant_node_executor.targets.other.held import HeldValues
+
+Values = Mapping[NonCgroup, Mapping[Attribute, str]]
 
 _GONE = (errno.ENOENT, errno.ESRCH)
 
@@ -55,7 +58,7 @@ class OtherWriter:
         used = [place for place in values if type(place) in self._used] if self._used else []
         open_ones = [place for place in used if not self._settle(cycle, place, values[place], together=True)]
         without = {self._used[type(place)].users for place, _ in cycle.refused}
-        for place, attributes in values.items():
+        for place, attributes in _switched_off_first(values):
             if type(place) in without:
                 cycle.skipped += len(attributes)
             elif type(place) not in self._used:
@@ -144,6 +147,15 @@ class OtherWriter:
                     )
                     continue
             self._held.forget(place, attribute)
+
+
+def _switched_off_first(values: Values) -> Iterable[tuple[NonCgroup, Mapping[Attribute, str]]]:
+    off: Values = {
+        place: attributes
+        for place, attributes in values.items()
+        if isinstance(place, Sysctl) and attributes.get(SysctlAttribute.VALUE) == "0"
+    }
+    return [*off.items(), *(item for item in values.items() if item[0] not in off)] if off else values.items()
 
 
 _NO_VALUES: Mapping[Attribute, str] = {}

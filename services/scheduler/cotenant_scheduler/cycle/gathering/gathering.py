@@ -15,7 +15,7 @@ Source: Koordinator's network topology solver. Different from it: nodes without 
 which takes gangs that only prefer to be together; a gang with more pods than its minimum is placed with fewer if that is all
 that fits; without a ClusterNetworkTopology only MustGather makes a gang wait.
 
-Bounds: TRIED domains of a layer are tried, and as many preempted in.
+Bounds: TRIED domains of a layer are tried, and in as many is room made or kept.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import numpy as np
 
 from cotenant.domain.network_topology import ANNOTATION_TOPOLOGY_SELECTOR, index_of, must_layer
 from cotenant.events.allocations import Gathered
+from cotenant_scheduler.cycle.gathering.confined import Confined, NetworkDomain
 from cotenant_scheduler.cycle.gathering.plans import DomainSlots, GatheringPlan, distributed
 from cotenant_scheduler.cycle.gathering.slots import slots_for
 from cotenant_scheduler.cycle.nominations import Nominations
@@ -53,8 +54,8 @@ class Attempt(msgspec.Struct, frozen=True):
     must: str
     plans: Iterable[GatheringPlan]
     reason: str = ""
-    domains: tuple[IntArray, ...] = ()
-    """With `must`, the rows of each domain that it may be in, that with the most room first."""
+    confined: Confined | None = None
+    """With `must`, the domains that it may be in."""
 
 
 class Gathering:
@@ -135,9 +136,12 @@ class Gathering:
             return Attempt(members, must, plans)
         slots = room.slots[top]
         found = sorted(np.flatnonzero(allowed).tolist(), key=lambda domain: (-slots.item(domain), levels.paths[top][domain]))
-        domains = tuple(np.flatnonzero(levels.ids[top] == domain) for domain in found[:TRIED])
+        domains = tuple(
+            NetworkDomain(domain, levels.paths[top][domain], slots.item(domain), np.flatnonzero(levels.ids[top] == domain))
+            for domain in found[:TRIED]
+        )
         reason = "" if slots[allowed].max(initial=0) >= wanted else _short_of_room(levels, slots, top, found, wanted)
-        return Attempt(members, must, plans, reason, domains)
+        return Attempt(members, must, plans, reason, Confined(domains, levels, top, multiples))
 
     def _plans(
         self, levels: Levels, room: DomainSlots, multiples: Mapping[str, int], top: int, allowed: BoolArray, wanted: int
@@ -148,7 +152,7 @@ class Gathering:
             return
         inside = [allowed]
         for level in range(top + 1, len(levels.names)):
-            inside.append(inside[-1][levels.parents[level]] & (levels.named[level] | (level == len(levels.names) - 1)))
+            inside.append(inside[-1][levels.parents[level]] & levels.named[level])
         for level in range(len(levels.names) - 1, top - 1, -1):
             fits: IntArray = np.flatnonzero(inside[level - top] & (room.slots[level] >= most))
             for domain in sorted(fits.tolist(), key=lambda found: _order(levels, room, level, found))[:TRIED]:

@@ -8,7 +8,9 @@ and the node table with these rooms counted, for the jobs tried behind it. The r
     room comes  on a node that refuses the pod for nothing but resources, if pods there that end by themselves (restartPolicy
                 other than Always, activeDeadlineSeconds, or ending already) release all that is short. So a job that waits
                 for services to end, or that no node could ever take, blocks no other job
-    choice      for each pod, in queue order, the node on which the smallest share of its allocatable is short, then by name
+    choice      for each pod, in queue order, the node on which the smallest share of its allocatable is short, then by name;
+                for a gang that must be in one domain of the network, in the first of its domains (`cycle.gathering`) that has
+                room for it so, with the multiples of pods that it asks for
     held        a room counts like the pod itself against all jobs behind the head, which may still be placed beside it. Jobs
                 before the head ignore it, and so does the head, which starts wherever it fits first
     renewal     after `holdAfterSeconds`, or when room no longer comes on a node, nodes are chosen again
@@ -18,7 +20,7 @@ ran there when the node was chosen. No job behind the head adds to that, and tho
 is tried first in the next decision. Without such rooms this is plain back-filling; with them it is that of the EASY
 scheduler (Lifka, 1995), for unknown run times.
 
-Bounds: one job; gangs of at most MEMBERS pods; CANDIDATES nodes are looked at for each pod.
+Bounds: one job; gangs of at most MEMBERS pods; CANDIDATES nodes are looked at for each pod, in each of at most 16 domains.
 """
 
 from __future__ import annotations
@@ -30,11 +32,12 @@ import numpy as np
 
 from cotenant.api.times import rfc3339
 from cotenant.events.placements import Hold
+from cotenant_scheduler.cycle.gathering.confined import Confined
 from cotenant_scheduler.cycle.preemption import is_ending
 from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass, PodQueue, QueueEntry, QueueKey
 from cotenant_scheduler.framework.results import CachedResults
 from cotenant_scheduler.plugins.reservation.matching import Ask
-from cotenant_scheduler.state.columns import IntArray
+from cotenant_scheduler.state.columns import BoolArray, IntArray
 from cotenant_scheduler.state.counting import PodKey, held_key, is_held, is_reserve
 from cotenant_scheduler.state.load.load_estimate import AssignedPod, microseconds
 from cotenant_scheduler.state.nodes import TIE_BITS, NodeTable
@@ -121,8 +124,9 @@ class QueueHead:
         self.version += 1
         return True
 
-    def refused(self, entry: QueueEntry, alike: EquivalenceClass, now: datetime) -> bool:
-        """Nodes refuse an entry: if it is the head, keep and count its rooms. Returns whether these are others than before."""
+    def refused(self, entry: QueueEntry, alike: EquivalenceClass, now: datetime, confined: Confined | None = None) -> bool:
+        """Nodes refuse an entry: if it is the head, keep and count its rooms, within a domain where it is `confined`. Returns
+        whether these are others than before."""
         alike.kept = None
         if not self._hold_after or self._found:
             return False
@@ -131,13 +135,13 @@ class QueueHead:
             return False
         if not self._has_waited(entry):
             return False
-        chosen = self._kept(entry, alike, now) or self._chosen(entry, alike, now)
+        chosen = self._kept(entry, alike, now, confined) or self._chosen(entry, alike, now, confined)
         alike.kept = (bool(chosen), self.placed_changed)
         if not chosen:
             return False
         self._found, self.alike = True, alike
         self.holds.update(chosen)
-        if any(_held_for(record) != chosen.get(record.key) for record in entry.records):
+        if any(held_for(record) != chosen.get(record.key) for record in entry.records):
             alike.reported = None
         rooms = {key: hold.node for key, hold in chosen.items()}
         if rooms == self._last:
@@ -149,11 +153,13 @@ class QueueHead:
     def _has_waited(self, entry: QueueEntry) -> bool:
         return all(record.facts is not None and record.facts.created <= self._old for record in entry.records)
 
-    def _kept(self, entry: QueueEntry, alike: EquivalenceClass, now: datetime) -> dict[PodKey, Hold]:
+    def _kept(
+        self, entry: QueueEntry, alike: EquivalenceClass, now: datetime, confined: Confined | None
+    ) -> dict[PodKey, Hold]:
         """Return the rooms that its waiting events name, counted, if they are still valid; else none."""
         found: dict[PodKey, Hold] = {}
         for record in entry.records:
-            hold = _held_for(record)
+            hold = held_for(record)
             if hold is None or now >= hold.at + self._hold_after:
                 continue
             row, shape = self._nodes.rows.get(hold.node, -1), alike.charge_of(record).shape
@@ -162,23 +168,44 @@ class QueueHead:
                 break
             found[record.key] = hold
             self.count_room(record, hold, shape)
-        if found and _enough(alike, entry, found):
+        together = confined is None or confined.domain_of(self._nodes.rows[hold.node] for hold in found.values()) is not None
+        if found and together and _enough(alike, entry, found):
             return found
         self.release()
         return {}
 
-    def _chosen(self, entry: QueueEntry, alike: EquivalenceClass, now: datetime) -> dict[PodKey, Hold]:
+    def _chosen(
+        self, entry: QueueEntry, alike: EquivalenceClass, now: datetime, confined: Confined | None
+    ) -> dict[PodKey, Hold]:
         """Return a room for as many pods as the job needs, counted; none if there are not so many."""
-        found: dict[PodKey, Hold] = {}
-        if len(entry.records) <= MEMBERS:
-            for record in entry.records:
-                shape = alike.charge_of(record).shape
-                row = self._row_for(shape)
-                if row >= 0:
-                    hold = found[record.key] = Hold(node=self._nodes.names[row], at=now)
-                    self.count_room(record, hold, shape)
-                elif not isinstance(alike, GroupClass) or alike.together.gives_up(record.key):
-                    break
+        records, found = entry.records, dict[PodKey, Hold]()
+        if len(records) > MEMBERS:
+            return found
+
+        def take(index: int, among: BoolArray | None) -> bool:
+            record = records[index]
+            shape = alike.charge_of(record).shape
+            row = self._row_for(shape, among)
+            if row >= 0:
+                hold = found[record.key] = Hold(node=self._nodes.names[row], at=now)
+                self.count_room(record, hold, shape)
+            return row >= 0
+
+        def drop(count: int) -> None:
+            for _ in range(count):
+                self._nodes.remove(*self._counted.pop())
+                found.popitem()
+
+        if confined is not None:
+            for domain in confined.domains:
+                confined.fill(domain, len(records), take, drop)
+                if found and _enough(alike, entry, found):
+                    return found
+                drop(len(found))
+            return {}
+        for index, record in enumerate(records):
+            if not take(index, None) and (not isinstance(alike, GroupClass) or alike.together.gives_up(record.key)):
+                break
         if found and _enough(alike, entry, found):
             return found
         self.release()
@@ -191,14 +218,16 @@ class QueueHead:
         self._nodes.place(hold.node, key, shape, assigned)
         self._counted.append((hold.node, key))
 
-    def _row_for(self, shape: Shape) -> int:
-        """Return the row on which the smallest share is short; -1: none."""
+    def _row_for(self, shape: Shape, among: BoolArray | None) -> int:
+        """Return the row, of some if given, on which the smallest share is short; -1: none."""
         nodes = self._nodes
         dims = nodes.dims_of(shape)
         if not nodes.size or min(dims) < 0:
             return -1
         evaluation = self._results.evaluation(shape)
         possible = ~evaluation.preemptibility.beyond(slice(0, nodes.size))
+        if among is not None:
+            possible &= among
         short = np.zeros(nodes.size)
         for dim, (_, amount) in zip(dims, shape.needs, strict=True):
             offered = nodes.allocatable[dim, : nodes.size]
@@ -244,8 +273,8 @@ def _order(item: tuple[QueueKey, EquivalenceClass]) -> QueueKey:
     return item[0]
 
 
-def _held_for(record: PodRecord) -> Hold | None:
-    """The room that the pod's waiting event names."""
+def held_for(record: PodRecord) -> Hold | None:
+    """Return the room that the pod's waiting event names."""
     waiting, facts = record.waiting, record.facts
     return waiting.hold if waiting is not None and facts is not None and waiting.uid == facts.uid else None
 

@@ -11,21 +11,20 @@ Over 300 lines: judging a row and caching the result share the same entries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 import numpy as np
 
 from cotenant.domain.reservations.diagnosis import Diagnosis
 from cotenant.domain.reservations.lifecycle import allocates_once
-from cotenant.domain.reservations.options import restricted_resources
-from cotenant.model.names import CPU, MEMORY, RESOURCE_PODS
+from cotenant.model.names import RESOURCE_PODS
+from cotenant_scheduler.cycle.reservations.matched import Matched, lift, room_of
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.plugins.reservation.fitting import Ignored, ReservationCapacity, judged, may_be_nominated
 from cotenant_scheduler.plugins.reservation.matching import Ask, Miss, missed
 from cotenant_scheduler.plugins.reservation.scoring import MAX_SCORE, nominated, normalised, preferring, room_score
 from cotenant_scheduler.state.columns import IntArray
-from cotenant_scheduler.state.held_rooms import Use
 from cotenant_scheduler.state.nodes import TIE_BITS, NodeTable
 from cotenant_scheduler.state.reading.shapes import Shape
 from cotenant_scheduler.state.reservations.cache import ReservationCache
@@ -35,9 +34,6 @@ FEW_ROWS = 4
 """Up to this many rows are judged again whenever anything has changed."""
 
 _NO_ORDER = 1 << 62
-
-Matched = list[tuple[ReserveRecord, Use]]
-"""Reservations of a row that match the pods."""
 
 
 class Found(msgspec.Struct, frozen=True, eq=False):
@@ -161,7 +157,7 @@ class Candidates:
             if share is None or use is None or use.reserve is None or name in self._cache.over:
                 continue
             assert record.reservation is not None
-            if allocates_once(record.reservation.spec) and use.owners:
+            if allocates_once(record.reservation.spec) and use.users:
                 continue
             if self._ask.ignored:
                 matched.append((record, use))
@@ -195,15 +191,15 @@ class Candidates:
         else:
             self.found[row] = Found(row, scores, record, room)
 
-    def _room(self, row: int, matched: Matched) -> tuple[ReservationCapacity | None, tuple[str, ...]]:
-        """Return the reservation that a pod is given on a row; or None, and why."""
+    def _room(self, row: int, matched: Matched, uid: str = "") -> tuple[ReservationCapacity | None, tuple[str, ...]]:
+        """Return the reservation that a pod is given on a row; or None, and why. `uid`: of this one alone."""
         requests, ask = self._shape.requests, self._ask
         affinity = ask.wanted
         result = judged(
             requests,
             {name: self._free(row, name) for name in requests},
             self._free(row, RESOURCE_PODS) + len(matched),
-            [room_of(record, use) for record, use in matched],
+            [room_of(record, use) for record, use in matched if uid in ("", record.uid)],
             required=ask.required,
             name=affinity.name if affinity is not None else "",
             ignored=self._ignored,
@@ -223,9 +219,17 @@ class Candidates:
         """Return by row, ascending, the reservations that match the pods where none of them takes one."""
         return {} if self._ask.ignored else {row: self._matched(row) for row in sorted(self.reasons)}
 
-    def takes(self, row: int, matched: Matched, evaluation: Evaluation) -> bool:
-        """Return whether one of these reservations takes a pod on a row as that is now."""
-        return self._room(row, matched)[0] is not None and not self._judged_without(row, matched, evaluation)[0]
+    def takes(self, row: int, matched: Matched, evaluation: Evaluation, uid: str = "") -> Found | None:
+        """Return which of these reservations takes a pod on a row as that is now, and how; `uid`: whether this one does."""
+        room = self._room(row, matched, uid)[0]
+        if room is None:
+            return None
+        code, scores = self._judged_without(row, matched, evaluation)
+        return None if code else Found(row, scores, {record.uid: record for record, _ in matched}[room.uid], room)
+
+    def on(self, row: int) -> Matched:
+        """Return the reservations of a row that match the pods."""
+        return [] if self._ask.ignored else self._matched(row)
 
     def _free(self, row: int, name: str) -> int:
         nodes = self._nodes
@@ -292,47 +296,6 @@ class Candidates:
     def _seniority(self, index: int) -> tuple[str, str]:
         room = self.found[self._rows[index]].room
         return (room.created, room.name) if room is not None else ("", "")
-
-
-def lift(nodes: NodeTable, row: int, uses: Sequence[Use], sign: int) -> None:
-    """Take matched reservations off a row (-1), or put them back (1): exactly, and without a trace."""
-    versions = [(counter, counter.version) for counter in nodes.counters]
-    for use in uses:
-        assert use.reserve is not None
-        left = use.left()
-        left[RESOURCE_PODS] = 1
-        for name, amount in left.items():
-            dim = nodes.dims.get(name)
-            if dim is not None:
-                nodes.requested[dim, row] += sign * amount
-        shape, covered = use.reserve.shape, use.covered
-        nodes.nonzero[0, row] += sign * (shape.nonzero_cpu - covered.get(CPU, 0))
-        nodes.nonzero[1, row] += sign * (shape.nonzero_memory - covered.get(MEMORY, 0))
-        for counter in nodes.counters_of(shape):
-            (counter.count if sign > 0 else counter.uncount)(row, use.reserve_key, use.reserve)
-    for counter, version in versions:
-        counter.version = version
-
-
-def room_of(record: ReserveRecord, use: Use) -> ReservationCapacity:
-    """Return a reservation as filters and scores see it."""
-    share, reservation = record.share(), record.reservation
-    assert share is not None
-    assert reservation is not None
-    spec = reservation.spec
-    return ReservationCapacity(
-        name=reservation.metadata.name,
-        uid=record.uid,
-        policy=spec.allocate_policy,
-        names=restricted_resources(share.allocatable, record.restricted),
-        allocatable=share.allocatable,
-        allocated=use.allocated,
-        reserved=record.inside,
-        pods=len(use.owners),
-        allocate_once=allocates_once(spec),
-        order=record.order,
-        created=reservation.metadata.creation_timestamp or "",
-    )
 
 
 def _note(found: Diagnosis, miss: Miss, taint: str) -> None:

@@ -26,7 +26,7 @@ from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.plugins.reservation.args import ReservationArgs
 from cotenant_scheduler.plugins.reservation.fitting import NO_MATCH, Ignored, ReservationCapacity, allocated_of
 from cotenant_scheduler.plugins.reservation.matching import Ask
-from cotenant_scheduler.plugins.reservation.scoring import WEIGHT
+from cotenant_scheduler.plugins.reservation.scoring import MAX_SCORE, WEIGHT, room_score
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.reading.shapes import Shape
@@ -93,6 +93,17 @@ class Reserving:
             return None
         weighted, found = best
         return SelectedNode(found.row, found.scores, weighted, found.record, found.room)
+
+    def choose_on(self, evaluation: Evaluation, ask: Ask, row: int, uid: str) -> SelectedNode | None:
+        """Return how a pod goes into one reservation of a row; None if that does not take it."""
+        if ask.problem:
+            return None
+        candidates = self.candidates(evaluation, ask)
+        found = candidates.takes(row, candidates.on(row), evaluation, uid)
+        if found is None or found.room is None:
+            return None
+        weighted = self._weight * MAX_SCORE if room_score(evaluation.shape.requests, found.room) > 0 else 0
+        return SelectedNode(row, found.scores, weighted, found.record, found.room)
 
     def candidates(self, evaluation: Evaluation, ask: Ask) -> Candidates:
         """Return the rows with reservations for pods of a shape and ask, up to date."""

@@ -17,10 +17,18 @@ import msgspec
 from cotenant.api.objects.pod import decode_pod
 from cotenant.api.times import parse_rfc3339
 from cotenant.domain.quota.membership import is_preemptible
-from cotenant.domain.quota.trees.demands import ENDED_PHASES, ChargeClass, Demands, counted_request, kind_of
+from cotenant.domain.quota.trees.demands import (
+    ENDED_PHASES,
+    ChargeClass,
+    Demands,
+    counted_request,
+    counts_otherwise,
+    kind_of,
+    placed_request,
+)
 from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.trees.terminating import Terminating, ignored_after
-from cotenant.events.placements import PlacementPhase
+from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.model.quantities import QuantityError
 from cotenant.model.times import EPOCH
 from cotenant_scheduler.state.counting import is_reserve
@@ -62,7 +70,13 @@ class QuotaDemands:
         """Count a record as it is now; a reserve pod counts in no quota."""
         facts = record.facts
         known = record.counted_as
-        if known is not None and facts is not None and facts is record.counted_facts and not record.runs:
+        if (
+            known is not None
+            and facts is not None
+            and facts is record.counted_facts
+            and not record.runs
+            and not (record.placements and _counted_otherwise(record, facts.uid))
+        ):
             # It was counted with the same object: only whether it is placed can differ.
             held = bool(facts.node_name) or (bool(record.placements) and _is_placed(record, facts.uid))
             if held is not record.counted_held:
@@ -95,6 +109,8 @@ class QuotaDemands:
         uid = facts.uid
         if facts.ended or (record.runs and any(run.uid == uid and run.phase.terminal for run, _ in record.runs.values())):
             return None, False
+        if record.placements and _counted_otherwise(record, uid):
+            return self._read(record)
         traits = facts.traits
         key = (record.key[0], traits.quota_label, facts.shape, traits.preemptible)
         kind = self._kinds.get(key)
@@ -110,7 +126,13 @@ class QuotaDemands:
         assert record.document is not None
         try:
             pod = decode_pod(record.document)
-            request = counted_request(pod.spec, ignore_overhead=self._rules.ignore_overhead)
+            ignored = self._rules.ignore_overhead
+            other = _counted_otherwise(record, pod.metadata.uid)
+            request = (
+                counted_request(pod.spec, ignore_overhead=ignored)
+                if other is None
+                else placed_request(other.requests, pod.spec.overhead if ignored else {})
+            )
         except (msgspec.DecodeError, QuantityError):
             return None, False
         meta, uid = pod.metadata, pod.metadata.uid
@@ -128,6 +150,16 @@ class QuotaDemands:
             return None, False
         kind = kind_of(record.key[0], meta.labels, request, is_preemptible(meta.labels))
         return kind, bool(pod.spec.node_name) or _is_placed(record, uid)
+
+
+def _counted_otherwise(record: PodRecord, uid: str) -> Placement | None:
+    """Return the pod's placement if it counts with the requests of that one."""
+    for placed in record.placements.values():
+        data = placed.data
+        resized = data.resize is not None
+        if data.uid == uid and counts_otherwise(resized, data.object_sequence, record.object_sequence):
+            return data
+    return None
 
 
 def _is_placed(record: PodRecord, uid: str) -> bool:

@@ -28,7 +28,8 @@ def kills_hit_pods_beyond_limits(moment: Moment) -> Wrong:
 
 
 def nobody_holds_more_than_its_limit(moment: Moment) -> Wrong:
-    """No running pod holds more than the limit in its manifest: the executor has written it."""
+    """No running pod holds more than the limit in its manifest: the executor has written it. (A resize in place that lowers the
+    limit is in force once its placement says no resize.)"""
     for name, node in sorted(moment.harness.nodes.items()):
         snapshot = node.simulated.snapshot
         if snapshot is None:
@@ -36,7 +37,7 @@ def nobody_holds_more_than_its_limit(moment: Moment) -> Wrong:
         for uid, placement in moment.oom_kills.placements(name).items():
             usage = snapshot.pods.get(uid)
             held = (usage.usage.memory_bytes or 0) if usage is not None else 0
-            limit = memory_limit(decode_pod(placement.pod)) if held else None
+            limit = memory_limit(decode_pod(placement.pod)) if held and placement.resize is None else None
             if limit is not None and held > limit:
                 yield (
                     run_subject(name, placement.namespace, placement.name),

@@ -22,6 +22,7 @@ from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.view import ElasticQuotaView
 from cotenant.model.amounts import LARGEST_AMOUNT, Amounts, masked, minus, parse_amounts, without_zeros
 from cotenant.model.by_identity import by_identity
+from cotenant.model.quantities import Scalar
 
 ENDED_PHASES = frozenset({"Succeeded", "Failed"})
 """The phases of pods that have ended permanently."""
@@ -47,6 +48,18 @@ def counted_request(spec: PodSpec, *, ignore_overhead: bool = False) -> Amounts:
     if not (ignore_overhead and spec.overhead):
         return _request(spec)
     return without_zeros(minus(_request(spec), parse_amounts(spec.overhead)))
+
+
+def counts_otherwise(resized: bool, placed_from: int, object_sequence: int) -> bool:
+    """Whether a placed pod counts with the requests of its placement instead of its object's: while it is resized in place, and
+    until a placement follows a changed object. `placed_from`: the object's sequence by the placement, 0 where it says none."""
+    return resized or 0 < placed_from < object_sequence
+
+
+def placed_request(requests: Mapping[str, int], overhead: Mapping[str, Scalar]) -> Amounts:
+    """Return the request of a pod by its placement, without this overhead (empty to count it). Raises QuantityError."""
+    amounts = {resource: min(amount, LARGEST_AMOUNT) for resource, amount in requests.items()}
+    return without_zeros(minus(amounts, parse_amounts(overhead))) if overhead else amounts
 
 
 @by_identity

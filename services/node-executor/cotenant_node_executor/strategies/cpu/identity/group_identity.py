@@ -109,14 +109,6 @@ def identity_active(rule: IdentityRule | None, supported: bool, sysctl: int | No
     return rule.enable or sysctl != 0
 
 
-def enabled_sysctls(identity: int | None, core_sched: int | None) -> tuple[int | None, int | None]:
-    """The (group identity, core scheduling) sysctls after identity is enabled. The kernel allows only one of the two, so core
-    scheduling is disabled. Without the identity sysctl nothing changes."""
-    if identity is None:
-        return identity, core_sched
-    return 1, None if core_sched is None else 0
-
-
 def kube_qos_of_path(cgroup_parent: str) -> str:
     """The Kubernetes QoS that a pod's cgroup path implies."""
     if "besteffort" in cgroup_parent:

@@ -1,6 +1,7 @@
 """CPU identity as desired values: `cpu.bvt_warp_ns` of the QoS directories, of pods, their containers and host applications.
 
-In: the situation. Out: nothing where the kernel has no group identity, or where rule and sysctl are both off.
+In: the situation. Out: nothing where the kernel has no group identity, or where rule and sysctl are both off. While the rule is
+on, the kernel's switch is on too, where there is one, and that of core scheduling is off: the kernel has either.
 Children inherit a value only at creation, so every container gets its own value. A group without a manifest gets that of its
 QoS directory. Source: group identity hook, koordlet rule.
 """
@@ -13,6 +14,8 @@ from cotenant.domain.qos import KubeQoS, QoSClass
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.sampling.wanted import wanted_by
+from cotenant_node_executor.strategies.cpu.core_sched.strategy import IDENTITY_SWITCH
+from cotenant_node_executor.strategies.cpu.core_sched.strategy import SWITCH as CORE_SCHED_SWITCH
 from cotenant_node_executor.strategies.cpu.identity.group_identity import (
     ClassIdentity,
     IdentityRule,
@@ -26,7 +29,8 @@ from cotenant_node_executor.strategies.cpu.identity.group_identity import (
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, PodShape
 from cotenant_node_executor.strategies.sections import QOS
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Desired, Input, NodePolicy, Strategy, StrategyDecision
+from cotenant_node_executor.strategies.strategy import Desired, DesiredValues, Input, NodePolicy, Strategy, StrategyDecision
+from cotenant_node_executor.targets.address import SysctlAttribute
 from cotenant_node_executor.targets.interface import ROOT_GROUP, Knob, NodeCapabilities
 
 NAME = "group-identity"
@@ -90,8 +94,19 @@ def decide(situation: Situation, _memory: Struct | None) -> StrategyDecision:
         if own is not None and own in situation.groups and own not in directories:
             values[own] = host_identity(rule, application.qos)
     return StrategyDecision({
-        group: (Desired(Knob.CPU_BVT, str(values[group]), NAME, "identity of its class"),) for group in sorted(values)
+        **_switches(rule, situation.identity_sysctl),
+        **{group: (Desired(Knob.CPU_BVT, str(values[group]), NAME, "identity of its class"),) for group in sorted(values)},
     })
+
+
+def _switches(rule: IdentityRule, sysctl: int | None) -> DesiredValues:
+    """The kernel's switches while the rule is on; none on a kernel without that of group identity."""
+    if not rule.enable or sysctl is None:
+        return {}
+    return {
+        CORE_SCHED_SWITCH: (Desired(SysctlAttribute.VALUE, "0", NAME, "group identity excludes core scheduling"),),
+        IDENTITY_SWITCH: (Desired(SysctlAttribute.VALUE, "1", NAME, "group identity"),),
+    }
 
 
 def _inputs(policy: NodePolicy) -> frozenset[Input]:
@@ -99,5 +114,10 @@ def _inputs(policy: NodePolicy) -> frozenset[Input]:
 
 
 STRATEGY = Strategy(
-    name=NAME, topic="identity", sets=(Knob.CPU_BVT,), decide=decide, inputs=_inputs, section=QOS
+    name=NAME,
+    topic="identity",
+    sets=(Knob.CPU_BVT, SysctlAttribute.VALUE),
+    decide=decide,
+    inputs=_inputs,
+    section=QOS,
 )

@@ -13,7 +13,8 @@ In: the records of pods that changed, the state of the nodes. Out: events. The r
     until then it holds its room on the node, even if the node is declared again
     a finished pod keeps its placement even if its node is deleted: its report would end with the placement, and the pod would
     run once more
-    a placement is stored again when the pod's object changed (the executor sees only its node's subjects)
+    a placement is stored again when the pod's object changed (the executor sees only its node's subjects), and when the node
+    reports what became of a resize
     a pod whose spec names a node is placed there without filters (its executor admits it), whatever its scheduler
     a pod waits that is scheduling-gated or malformed, whose predecessor has not ended, or that names a missing node
     a waiting event ends when its pod has a placement, is gone, or belongs to another scheduler
@@ -37,9 +38,11 @@ from cotenant.events.placements import Placement, PlacementPhase, Waiting, Waiti
 from cotenant.log.contract import ending, replaces
 from cotenant.model.names import SCHEDULER_NAMES
 from cotenant.model.subjects import placement_subject, waiting_subject
+from cotenant_scheduler.cycle.endings.blocked import blocked_due
+from cotenant_scheduler.cycle.endings.resizes import counted_requests, resize_of
 from cotenant_scheduler.cycle.other_schedulers import BELONGS_ELSEWHERE, came_too_late
 from cotenant_scheduler.cycle.reservations.endings import ReservationEndings
-from cotenant_scheduler.cycle.waiting import WAITING_PAUSE, blocked_by, blocked_event, first_due
+from cotenant_scheduler.cycle.waiting import blocked_by, blocked_event
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.node_facts import NodeMessages
 from cotenant_scheduler.state.pod_records import ENDED_FOR_GOOD, PlacementRecord, PodRecord
@@ -48,9 +51,6 @@ from cotenant_scheduler.state.reservations.records import ReserveRecord
 
 LAST_WORD = timedelta(seconds=60)
 """How long a silent node may take to report the end of a pod that it has to end."""
-
-OF_OBJECT = frozenset({"malformed", "gated"})
-"""Reasons to wait that only the pod's own object can change."""
 
 _BOUND = PlacementPhase.BOUND
 NAMED_BY_POD = "the pod names its node"
@@ -92,6 +92,7 @@ class Endings:
             data.uid == facts.uid
             and data.phase is _BOUND
             and data.object_sequence == record.object_sequence
+            and (data.resize is None or resize_of(record, node, placed) == data.resize)
             and self._declared(node)
         )
 
@@ -172,7 +173,7 @@ class Endings:
                 events.append(bound)
         blocked = self._blocked(record)
         if blocked is not None:
-            due = self._due_at(record, blocked, now)
+            due = blocked_due(record, blocked, now)
             if due is not None and due <= now:
                 events.append(blocked_event(record, blocked))
             settled = settled and (due is None or due <= now)
@@ -186,9 +187,10 @@ class Endings:
         return record.facts is not None and record.facts.uid == placed.data.uid
 
     def _says_otherwise(self, record: PodRecord, node: str, placed: PlacementRecord) -> bool:
-        """Whether a placement is to be stored again: the object changed, or the users of a pod that acts as a reservation."""
+        """Whether a placement is to be stored again: the object changed, the users of a pod that acts as a reservation, or what
+        became of a resize."""
         data = placed.data
-        if data.object_sequence != record.object_sequence:
+        if data.object_sequence != record.object_sequence or resize_of(record, node, placed) != data.resize:
             return True
         return record.key in self._acting and data.used_by != self._reservations.used_by(record.key, node, data.uid)
 
@@ -241,10 +243,13 @@ class Endings:
         facts, document = record.facts, record.document
         if facts is not None and document is not None and facts.uid == data.uid:
             membership = self._quotas.member(record.key[0], facts.traits.quota_label)
+            resize = resize_of(record, node, placed)
+            requests = facts.shape.requests if facts.shape is not None else data.requests
             data = msgspec.structs.replace(
                 data,
                 pod=document,
-                requests=facts.shape.requests if facts.shape is not None else data.requests,
+                requests=requests if resize is None else counted_requests(document, resize, requests),
+                resize=resize,
                 grace_period_seconds=facts.grace_seconds,
                 quota=membership.quota if membership else "",
                 quota_tree=membership.tree if membership else "",
@@ -333,18 +338,3 @@ class Endings:
         if facts.gated:
             return blocked_by("gated", f"scheduling gates are not removed: {', '.join(facts.gated)}")
         return None
-
-    def _due_at(self, record: PodRecord, reason: WaitingReason, now: datetime) -> datetime | None:
-        """Return when to store the reason; None: it is stored already. A reason in the pod's object alone is stored at
-        once, as nothing else can change it."""
-        assert record.facts is not None
-        last = record.waiting if record.waiting is not None and record.waiting.uid == record.facts.uid else None
-        if last is not None and last.reasons == (reason,):
-            return None
-        if reason.code in OF_OBJECT:
-            return now
-        if last is None:
-            return first_due(record, now)
-        if last.codes == {(reason.code, reason.resource)} and record.waiting_at is not None:
-            return record.waiting_at + WAITING_PAUSE
-        return now

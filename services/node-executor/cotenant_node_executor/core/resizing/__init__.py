@@ -1,0 +1,1 @@
+"""Resizes of pods in place."""

@@ -1,0 +1,1 @@
+"""What follows for placed and held-back pods when something about them changed."""

@@ -1,0 +1,61 @@
+"""Reservations of a row that match a pod: as rooms, and off their row for a moment.
+
+In: records of reservations with what they hold and their users. Out: rooms, as filters and scores see them; and a row on which
+what is left of each of them is free (Koordinator's restore).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cotenant.domain.reservations.lifecycle import allocates_once
+from cotenant.domain.reservations.options import restricted_resources
+from cotenant.model.names import CPU, MEMORY, RESOURCE_PODS
+from cotenant_scheduler.plugins.reservation.fitting import ReservationCapacity
+from cotenant_scheduler.state.held_rooms import Use
+from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.reservations.records import ReserveRecord
+
+Matched = list[tuple[ReserveRecord, Use]]
+"""Reservations of a row that match the pods."""
+
+
+def lift(nodes: NodeTable, row: int, uses: Sequence[Use], sign: int) -> None:
+    """Take matched reservations off a row (-1), or put them back (1): exactly, and without a trace."""
+    versions = [(counter, counter.version) for counter in nodes.counters]
+    for use in uses:
+        assert use.reserve is not None
+        left = use.left()
+        left[RESOURCE_PODS] = 1
+        for name, amount in left.items():
+            dim = nodes.dims.get(name)
+            if dim is not None:
+                nodes.requested[dim, row] += sign * amount
+        shape, covered = use.reserve.shape, use.covered
+        nodes.nonzero[0, row] += sign * (shape.nonzero_cpu - covered.get(CPU, 0))
+        nodes.nonzero[1, row] += sign * (shape.nonzero_memory - covered.get(MEMORY, 0))
+        for counter in nodes.counters_of(shape):
+            (counter.count if sign > 0 else counter.uncount)(row, use.reserve_key, use.reserve)
+    for counter, version in versions:
+        counter.version = version
+
+
+def room_of(record: ReserveRecord, use: Use) -> ReservationCapacity:
+    """Return a reservation as filters and scores see it."""
+    share, reservation = record.share(), record.reservation
+    assert share is not None
+    assert reservation is not None
+    spec = reservation.spec
+    return ReservationCapacity(
+        name=reservation.metadata.name,
+        uid=record.uid,
+        policy=spec.allocate_policy,
+        names=restricted_resources(share.allocatable, record.restricted),
+        allocatable=share.allocatable,
+        allocated=use.allocated,
+        reserved=record.inside,
+        pods=use.users,
+        allocate_once=allocates_once(spec),
+        order=record.order,
+        created=reservation.metadata.creation_timestamp or "",
+    )
