@@ -72,6 +72,10 @@ class Preemptibility:
         beyond = self.beyond(np.asarray(rows, dtype=np.intp))
         return [row for row, hopeless in zip(rows, beyond.tolist(), strict=True) if not hopeless]
 
+    def refuses_otherwise(self, row: int) -> bool:
+        """Return whether a filter other than those of sums refuses a row that is not beyond preemption."""
+        return any(filter_of_row(plugin, self._nodes, self._shape)(row) for plugin in self._others)
+
     def liftable(self) -> tuple[list[AmountFilter], list[RowFunction]]:
         """Return the filters whose refusals ending pods can lift: filters of sums, and the others as functions of one row."""
         return self._sums, [filter_of_row(plugin, self._nodes, self._shape) for plugin in self._others]

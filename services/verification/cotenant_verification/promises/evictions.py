@@ -83,8 +83,7 @@ def moves_at_once_stay_in_limits(view: LogView, seen: CommitSeen) -> Wrong:
     let_through = [job for job in view.moves.values() if _moving(job) and job.uid not in victims]
     moving = list({(job.namespace, job.pod, job.uid): job for job in let_through}.values())
     subject = seen.record.subject
-    # A pod whose placement is gone has left its node, although its job is not over yet.
-    per_node = Counter(job.node for job in moving if view.places[job.uid])
+    per_node = Counter(node for job in moving if (node := _node_of(view, job, seen)))
     yield from _over(per_node, limits.moving_per_node, subject, "node", "migrate at once")
     per_namespace = Counter(job.namespace for job in moving)
     yield from _over(per_namespace, limits.moving_per_namespace, subject, "namespace", "migrate at once")
@@ -116,6 +115,17 @@ def _victims(view: LogView, seen: CommitSeen) -> set[str]:
 def _moving(job: Migration) -> bool:
     let_through = job.phase == "Running" or job.passed_arbitration
     return let_through and not job.finished and job.trigger not in UNARBITRATED
+
+
+def _node_of(view: LogView, job: Migration, seen: CommitSeen) -> str:
+    """The node that a job's pod is on; empty if it has left it, although its job is not over yet, and if it waits. A job that was
+    accepted while its pod waited names no node until it starts: its pod counts where it has been placed, as far as
+    that was folded."""
+    for node in sorted(view.places[job.uid]):
+        placed = view.placed[node].get((job.namespace, job.pod))
+        if job.node or (placed is not None and placed.sequence <= seen.commit.folded):
+            return job.node or node
+    return ""
 
 
 def _exists(view: LogView, job: Migration) -> bool:

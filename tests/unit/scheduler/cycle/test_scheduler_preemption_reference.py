@@ -133,6 +133,18 @@ BEHIND_THE_HEAD = [
 """p01 and then p02, for which room is kept, take what e08 leaves on c; p03 is behind them and preempts e07 on b."""
 
 
+WITHOUT_COMPANION = [
+    ("pod", pod("p00", cpu="1", memory="1Gi", priority=9)),
+    ("decide",),
+    ("evict", 0),
+    ("decide",),
+    ("withdraw", 0),
+    ("pod", pod("p01", cpu="1", memory="1Gi", priority=5, affinity={"podAffinity": side("x", "zone")})),
+    ("decide",),
+]
+"""No room is kept for p01 on c, where e08 ends: no pod of app x is there."""
+
+
 LARGE_AMONG_SMALL = [
     early_pod("500m"),
     early_pod("500m"),
@@ -233,6 +245,7 @@ def check(story: Story) -> None:
 @given(early_pods, st.lists(steps, min_size=6, max_size=40))
 @example(FULL, LATER)
 @example([early_pod("1500m", 1)] * 6 + [early_pod("1", 1)] * 3, BEHIND_THE_HEAD)
+@example([early_pod("1500m", 1)] * 6 + [early_pod("1", 1)] * 3, WITHOUT_COMPANION)
 def test_the_core_nominates_as_the_reference_does(early: list[dict[str, Any]], script: list[tuple[Any, ...]]) -> None:
     story, documents = beginning(early)
     for step in script:

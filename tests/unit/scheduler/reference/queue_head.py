@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from cotenant.api.objects.pod import Pod
 from cotenant.api.objects.pod_resources import pod_requests
+from tests.unit.scheduler.reference.relations import relations_allow
 from tests.unit.scheduler.reference.scheduler import feasible, node_allows
 from tests.unit.scheduler.reference.world import World
 
@@ -44,7 +45,8 @@ def room_comes(world: World, pod: Pod, node: str) -> bool:
         if where == node and name not in world.bound_in_this_pass and ends(world, name):
             for resource, amount in needs(other).items():
                 missing[resource] = missing.get(resource, 0) - amount
-    return all(amount <= 0 for amount in missing.values())
+    related = relations_allow(world, pod, node) and relations_allow(world.with_rooms(pod), pod, node)
+    return related and all(amount <= 0 for amount in missing.values())
 
 
 def ends(world: World, name: str) -> bool:

@@ -35,6 +35,7 @@ from cotenant.events.placements import Hold
 from cotenant_scheduler.cycle.gathering.confined import Confined
 from cotenant_scheduler.cycle.preemption import is_ending
 from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass, PodQueue, QueueEntry, QueueKey
+from cotenant_scheduler.framework.preemptibility import Preemptibility
 from cotenant_scheduler.framework.results import CachedResults
 from cotenant_scheduler.plugins.reservation.matching import Ask
 from cotenant_scheduler.state.columns import BoolArray, IntArray
@@ -164,7 +165,8 @@ class QueueHead:
                 continue
             row, shape = self._nodes.rows.get(hold.node, -1), alike.charge_of(record).shape
             evaluation = self._results.evaluation(shape)
-            if row < 0 or evaluation.preemptibility.is_beyond(row) or not self._comes(row, shape, evaluation.codes.item(row)):
+            others = evaluation.preemptibility
+            if row < 0 or others.is_beyond(row) or not self._comes(row, shape, evaluation.codes.item(row), others):
                 break
             found[record.key] = hold
             self.count_room(record, hold, shape)
@@ -239,10 +241,11 @@ class QueueHead:
         if rows.size > CANDIDATES:
             few = np.argpartition(keys, CANDIDATES)[:CANDIDATES]
             rows, keys = rows[few], keys[few]
-        codes = evaluation.codes
-        return next((row for row in rows[np.argsort(keys)].tolist() if self._comes(row, shape, codes.item(row))), -1)
+        codes, others = evaluation.codes, evaluation.preemptibility
+        ordered: list[int] = rows[np.argsort(keys)].tolist()
+        return next((row for row in ordered if self._comes(row, shape, codes.item(row), others)), -1)
 
-    def _comes(self, row: int, shape: Shape, code: int) -> bool:
+    def _comes(self, row: int, shape: Shape, code: int, others: Preemptibility) -> bool:
         """Return whether the shape fits on a row, or lacks only what pods that end by themselves will release."""
         if not code:
             return True
@@ -260,7 +263,7 @@ class QueueHead:
             for name, amount in pod.shape.needs:
                 if name in missing:
                     missing[name] -= amount
-        return all(lacking <= 0 for lacking in missing.values())
+        return all(lacking <= 0 for lacking in missing.values()) and not others.refuses_otherwise(row)
 
     def _ends(self, key: PodKey, node: str) -> bool:
         record = self._records[key]
