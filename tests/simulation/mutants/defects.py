@@ -939,7 +939,7 @@ MUTANTS = (
     ),
     Mutant("the_arbiter_ignores_the_workload_limit", ((budgets, "per_workload", no_refusal),), (6,), faults=MOVES),
     Mutant("mid_lends_what_services_request", ((batch_evaluation, "calculate_mid", requests_lent),), (4,)),
-    Mutant("yarn_capacity_is_lent_twice", ((batch_situations, "Situation", yarn_forgotten),), (4,), (2, 4, 6)),
+    Mutant("yarn_capacity_is_lent_twice", ((batch_situations, "NodeSettings", yarn_forgotten),), (4,), (2, 4, 6)),
     Mutant(
         "a_pipelined_decision_is_kept_after_a_refusal",
         ((DecidedAhead, "drop", kept_after_refusal), (DecidedAhead, "take", proposed_all_the_same)),

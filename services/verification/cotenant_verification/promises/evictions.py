@@ -118,8 +118,8 @@ def _moving(job: Migration) -> bool:
 
 
 def _node_of(view: LogView, job: Migration, seen: CommitSeen) -> str:
-    """The node that a job's pod is on; empty if it has left it, although its job is not over yet, and if it waits. A job that was
-    accepted while its pod waited names no node until it starts: its pod counts where it has been placed, as far as
+    """The node that a job's pod is on; empty if it has left it, although its job is not over yet, and if it waits. A job that
+    was accepted while its pod waited names no node until it starts: its pod counts where it has been placed, as far as
     that was folded."""
     for node in sorted(view.places[job.uid]):
         placed = view.placed[node].get((job.namespace, job.pod))

@@ -1,4 +1,4 @@
-"""In every second run users resize pods in place: services and jobs, up and down, also beyond what a node has, and back again.
+"""Users resize pods in place: services and jobs, up and down, also beyond what a node has, and back again.
 
 In: a header, the entries of pods. Out: entries. A pod that is not there any more is not resized.
 """
@@ -17,9 +17,7 @@ SOON_MS = 20_000
 
 
 def resizes(header: Header, entries: Sequence[ScheduleEntry]) -> list[ScheduleEntry]:
-    """Return the entries; none in runs of even seeds."""
-    if header.seed % 2 == 0:
-        return []
+    """Return the entries."""
     chance = Random(f"resizes/{header.seed}")
     found: list[ScheduleEntry] = []
     for entry in entries:
