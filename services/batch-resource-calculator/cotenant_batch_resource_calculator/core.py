@@ -62,7 +62,7 @@ FILTERS = (
     "node.*.slo",
     "yarn.*",
 )
-CORE_VERSION = "2"
+CORE_VERSION = "3"
 
 _GONE = PlacementPhase.GONE
 
