@@ -178,6 +178,45 @@ def test_a_core_that_always_raises_is_not_searched_again_for_every_commit() -> N
     assert len(made) == 2
 
 
+def test_what_was_found_once_is_not_searched_again() -> None:
+    made: list[Doubling] = []
+
+    class Counted(Doubling):
+        def __init__(self) -> None:
+            super().__init__()
+            made.append(self)
+
+    log = Log()
+    log.says(a=1, c=POISON)
+    log.decided({"a": 2})
+    assert verify(log.events, {NAME: definition(Counted)}).ok
+    for_one_commit = len(made)
+    for figure in range(2, 20):
+        log.says(a=figure)
+        log.decided({"a": 2 * figure})
+    report = verify(log.events, {NAME: definition(Counted)})
+    assert (report.verified, report.differing) == (19, 0)
+    assert len(made) == 2 * for_one_commit
+
+
+def test_a_core_that_decides_again_is_searched_again() -> None:
+    class BrokenForAMinute(Doubling):
+        def decide(self, now: datetime) -> Sequence[Event]:
+            if now == START + timedelta(minutes=1):
+                raise KeyError("minute")
+            return super().decide(now)
+
+    log = Log()
+    log.says(a=1)
+    log.decided({"a": 2}, minute=1)
+    log.says(a=2)
+    log.decided({"a": 4}, minute=2)
+    log.says(a=3, c=POISON)
+    log.decided({"a": 6}, minute=3)
+    report = verify(log.events, {NAME: definition(BrokenForAMinute)})
+    assert (report.verified, report.differing) == (2, 1)
+
+
 def test_a_message_of_a_commit_that_is_not_compared_is_suspected_too() -> None:
     log = Log()
     log.says(a=1)
