@@ -24,6 +24,7 @@ CHANNELS: tuple[tuple[str, str, str, str], ...] = (
     ("LOG", "predictions.<node>", "cotenant.predictions.v1", "metrics-ingest"),
     ("LOG", "node.<node>.resources", "cotenant.noderesources.v1", "batch-resource-calculator"),
     ("LOG", "node.<node>.slo", "cotenant.nodeslo.v1", "batch-resource-calculator"),
+    ("LOG", "configmaps.<namespace>.<name>", "cotenant.configuration.rejected.v1", "batch-resource-calculator"),
     ("LOG", "node.<node>.condition", "cotenant.node.condition.v1", "descheduler-arbiter"),
     ("LOG", "node.<node>.placement.<namespace>.<pod>", "cotenant.placement.v1", "scheduler"),
     ("LOG", "node.<node>.run.<namespace>.<pod>", "cotenant.run.v1", "node-executor"),

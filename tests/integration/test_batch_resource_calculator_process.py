@@ -113,7 +113,9 @@ async def test_the_process_answers_what_a_configuration_would_change(nats_server
         halved = '{"enable": true, "cpuReclaimThresholdPercent": 25}'
         effect = await asked(log, {"colocation-config": halved})
         assert effect == ConfigEffect(nodes=1, changes={"batch-cpu": -66.67})
-        assert "degradeTimeMinutes" in (await asked(log, {"colocation-config": '{"degradeTimeMinutes": 0}'})).error
+        broken = await asked(log, {"colocation-config": '{"degradeTimeMinutes": 0}'})
+        assert "degradeTimeMinutes" in broken.rejected["colocation-config"]
+        assert (broken.nodes, broken.changes, broken.error) == (0, {}, "")
         assert await asked(log, {"colocation-config": '{"enable": true, "cpuReclaimThresholdPercent": 50}'}) == ConfigEffect()
     finally:
         process.terminate()

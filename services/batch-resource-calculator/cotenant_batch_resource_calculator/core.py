@@ -1,7 +1,7 @@
 """batch-resource-calculator: decides how much of each node batch pods may use, and renders its NodeSLO.
 
 Folds node objects, executors' reports and machines, metrics, placements and runs, YARN's usage, NUMA topologies, devices and
-the ConfigMap slo-controller-config. Decides `node.<node>.resources` and `node.<node>.slo`.
+the ConfigMap slo-controller-config. Decides `node.<node>.resources`, `node.<node>.slo` and the ConfigMap's rejected sections.
 
 When an event is published again:
 
@@ -37,6 +37,7 @@ from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.log.contract import ending
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant.model.subjects import object_subject, resources_subject, slo_subject, tokens
+from cotenant_batch_resource_calculator.config import rejections
 from cotenant_batch_resource_calculator.config.in_force import Configuration, load_configuration
 from cotenant_batch_resource_calculator.counts import Counts
 from cotenant_batch_resource_calculator.deciding import is_due_now, next_look, offered_under, resources_of
@@ -60,6 +61,7 @@ FILTERS = (
     "node.*.run.*.*",
     "node.*.resources",
     "node.*.slo",
+    rejections.SUBJECT,
     "yarn.*",
 )
 CORE_VERSION = "3"
@@ -79,6 +81,7 @@ class BatchResourceCalculator:
         self._nodes: dict[str, NodeState] = {}
         self._configuration: Configuration = load_configuration(None)
         self._renderer = Renderer(self._configuration)
+        self._rejection: Event | None = None
         self._pools = RiskPools()
         self._sequences = LastSequences()
         self.counts = Counts()
@@ -111,6 +114,8 @@ class BatchResourceCalculator:
             self._apply_metric(event, parts[1])
         elif parts[0] == "yarn":
             self._apply_yarn(event, parts[1])
+        elif event.subject == rejections.SUBJECT:
+            self._rejection = None if event.tombstone else event
 
     def _prune(self, event: Event) -> None:
         parts = tokens(event.subject)
@@ -234,8 +239,8 @@ class BatchResourceCalculator:
     # -- deciding ------------------------------------------------------------------------------------------------
 
     def decide(self, now: datetime) -> Sequence[Event]:
-        """Return the events that are due, by node name."""
-        events: list[Event] = []
+        """Return the events that are due: of the ConfigMap, then by node name."""
+        events = rejections.due(self._configuration, self._rejection)
         for name in self._agenda.due(now):
             if len(events) > MAX_EVENTS_PER_DECISION - 2:
                 break
@@ -272,10 +277,9 @@ class BatchResourceCalculator:
         events: list[Event] = []
         standing = resources_of(state, self._configuration, self._pools, now)
         if is_due_now(state.resources, standing, now):
-            payload = standing.payload
-            events.append(Event(subject=resources_subject(state.name), data=payload, causes=self._causes(state, payload)))
-        slo = self._rendered(state)
-        last = state.published_slo
+            causes = self._causes(state, standing.payload)
+            events.append(Event(subject=resources_subject(state.name), data=standing.payload, causes=causes))
+        slo, last = self._rendered(state), state.published_slo
         if last is None or msgspec.structs.replace(last, config=slo.config) != slo:
             causes = tuple(ref for ref in (self._configuration.source, state.node_ref) if ref)
             events.append(Event(subject=slo_subject(state.name), data=slo, causes=causes))

@@ -25,7 +25,8 @@ def read_configuration(event: Event, stored: ObjectStored | None) -> Configurati
     if stored is None:
         return load_configuration(None)
     try:
-        return load_configuration(_CONFIG_DECODER.decode(stored.object).data, event.ref)
+        config = _CONFIG_DECODER.decode(stored.object)
+        return load_configuration(config.data, event.ref, config.metadata.uid)
     except msgspec.DecodeError as error:
         return reject_configuration(f"ConfigMap {SLO_CONFIG_NAMESPACE}/{SLO_CONFIG_NAME}: {error}", event.ref)
 

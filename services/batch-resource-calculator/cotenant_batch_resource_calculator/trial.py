@@ -1,7 +1,8 @@
 """What another configuration would change: the answer to `CONFIG_DRY_RUN`.
 
 In: a core, the time, the JSON of a ConfigMap's `data`. Out: how many nodes' offers would change, and by how many percent
-the sum of each resource over all nodes; or why that is unknown. Both sides are computed now by the rules of
+the sum of each resource over all nodes, and which sections would be rejected (of these the value in force is used on both
+sides); or why that is unknown. Both sides are computed now by the rules of
 `deciding`, so that the difference is the configuration's alone. The core's state does not change.
 
 Nodes are looked at SLICE at a time; between slices the service does other work, and a node that ends meanwhile is left out.
@@ -33,10 +34,6 @@ def effect_of(core: BatchResourceCalculator, now: datetime, data: bytes) -> Iter
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         yield _answer(ConfigEffect(error=f"the request is not the data of a ConfigMap: {error}"))
         return
-    if configuration.rejected:
-        found = [f"data[{key}]: {reason}" for key, reason in configuration.rejected.items()]
-        yield _answer(ConfigEffect(error="; ".join(found)))
-        return
     changed = 0
     before, after = dict.fromkeys(OVERCOMMITTED, 0), dict.fromkeys(OVERCOMMITTED, 0)
     for count, name in enumerate(core.nodes()):
@@ -54,7 +51,7 @@ def effect_of(core: BatchResourceCalculator, now: datetime, data: bytes) -> Iter
         for resource in OVERCOMMITTED
         if before[resource] != after[resource]
     }
-    yield _answer(ConfigEffect(nodes=changed, changes=changes))
+    yield _answer(ConfigEffect(nodes=changed, changes=changes, rejected=configuration.rejected))
 
 
 def _percent(before: int, after: int) -> float:

@@ -96,6 +96,8 @@ class KindDefinition(msgspec.Struct, frozen=True, eq=False):
     declarable: bool = False
     """Derived from other services' facts; a write gives it a document, whose members are shown together with the facts,
     which win."""
+    created_with_node: bool = False
+    """Without a document it has the creationTimestamp of the node of its name."""
     ends_with_node: bool = False
     """Its document has the name of a node, and ends with the node."""
     create_only: bool = False

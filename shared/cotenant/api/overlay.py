@@ -59,13 +59,15 @@ class Overlay(msgspec.Struct, frozen=True, kw_only=True):
 NO_OVERLAY = Overlay()
 
 
-def composed_document(document: msgspec.Raw | None, overlay: Overlay, version: int) -> bytes:
-    """Return the object as the API shows it."""
+def composed_document(document: msgspec.Raw | None, overlay: Overlay, version: int, created: str = "") -> bytes:
+    """Return the object as the API shows it; `created`: the creationTimestamp of one without a document."""
     top = members(document) if document is not None else dict(overlay.head)
     metadata = member_object(top, "metadata")
     if document is None:
         for name, value in overlay.metadata.items():
             metadata[name] = raw(value)
+        if created:
+            metadata["creationTimestamp"] = raw(created)
     elif overlay.head:
         top["spec"] = raw({**member_object(top, "spec"), **member_object(overlay.head, "spec")})
     metadata["resourceVersion"] = msgspec.Raw(b'"%d"' % version)

@@ -59,7 +59,8 @@ class Snapshot(msgspec.Struct, eq=False, gc=False):
     """One API object: its document (absent for kinds that are derived from facts alone) and the parts that belong to it.
 
     `version` is the resourceVersion: the highest sequence among document and parts. `composer` returns what the parts
-    add; None where there are none.
+    add; None where there are none. `created`: the creationTimestamp of an object without a document, where it follows from
+    its node's.
     """
 
     address: Address
@@ -67,6 +68,7 @@ class Snapshot(msgspec.Struct, eq=False, gc=False):
     parts: Mapping[str, Event]
     version: int
     composer: Composer | None
+    created: str = ""
     _overlay: Overlay | None = None
     _document: bytes | None = None
     _fields: Mapping[str, str] | None = None
@@ -83,7 +85,8 @@ class Snapshot(msgspec.Struct, eq=False, gc=False):
     def document(self) -> bytes:
         """The composed object as JSON, with its resourceVersion."""
         if self._document is None:
-            self._document = composed_document(self.stored.raw if self.stored else None, self.overlay, self.version)
+            raw = self.stored.raw if self.stored else None
+            self._document = composed_document(raw, self.overlay, self.version, self.created)
         return self._document
 
     @property

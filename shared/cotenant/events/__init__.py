@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from cotenant.events.audit import Audited
 from cotenant.events.commits import Commit, CommitRefused, LogDeclared, ServiceStarted
+from cotenant.events.configurations import ConfigurationRejected
 from cotenant.events.deadletters import DeadLetter
 from cotenant.events.descheduling import DeschedulingCycle
 from cotenant.events.envelope import Event, Payload, decode_event, encode_event, payload_types
@@ -31,6 +32,7 @@ __all__ = [
     "Audited",
     "Commit",
     "CommitRefused",
+    "ConfigurationRejected",
     "DeadLetter",
     "DeschedulingCycle",
     "Event",

@@ -14,6 +14,7 @@ from typing import Any
 
 from cotenant.events.audit import Audited
 from cotenant.events.commits import Commit, CommitRefused, LogDeclared, ServiceStarted
+from cotenant.events.configurations import ConfigurationRejected
 from cotenant.events.deadletters import DeadLetter
 from cotenant.events.envelope import Event
 from cotenant.events.gangs import PodGroupStatus
@@ -112,6 +113,13 @@ def _pod_group(data: PodGroupStatus, event: Event) -> str:
         return f"PodGroup {data.namespace}/{data.name} is gone"
     counts = f"{data.scheduled} of at least {data.min_member} pods have a node, {data.running} run"
     return f"PodGroup {data.namespace}/{data.name} is {data.phase}: {counts}"
+
+
+def _configuration(data: ConfigurationRejected, event: Event) -> str:
+    config = f"ConfigMap {data.namespace}/{data.name}"
+    if event.tombstone:
+        return f"{config}: no section is rejected any more"
+    return f"{config} has rejected sections: {'; '.join(section.message for section in data.sections)}"
 
 
 def _share(data: ReservationShare, event: Event) -> str:
@@ -264,6 +272,7 @@ _SENTENCES: dict[type, Callable[[Any, Event], str]] = {
     Placement: _placement,
     Waiting: _waiting,
     PodGroupStatus: _pod_group,
+    ConfigurationRejected: _configuration,
     ReservationShare: _share,
     ReservationStatus: _reservation,
     RunStatus: _run,

@@ -1,6 +1,7 @@
 """core/v1 Event: what happened to pods and nodes, composed of the facts on the log; clients may store their own too.
 
-How facts become events is the gateway's (`read_model/narration.py`): one event object counts many facts.
+How facts become events is the gateway's (`read_model/narration.py`): one event object counts many facts. Rejected sections of
+the node configuration are Events of its ConfigMap.
 """
 
 from __future__ import annotations

@@ -187,5 +187,6 @@ DEFINITION = KindDefinition(
     parts={MachineTopology: node_of_subject, NodeResources: node_of_subject},
     made_by=frozenset({MachineTopology}),
     declarable=True,
+    created_with_node=True,
     layout=Layout((NAME, Column("Policies"), Column("Zones", "integer"), AGE, *wide("CPU", "Memory")), _cells),
 )

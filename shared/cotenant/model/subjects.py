@@ -71,6 +71,11 @@ def slo_subject(node: str) -> str:
     return f"node.{encode_token(node)}.slo"
 
 
+def config_map_subject(namespace: str, name: str) -> str:
+    """The sections of a ConfigMap that were rejected."""
+    return f"configmaps.{encode_token(namespace)}.{encode_token(name)}"
+
+
 def condition_subject(node: str) -> str:
     """Readiness and the taints that follow from it."""
     return f"node.{encode_token(node)}.condition"

@@ -59,11 +59,19 @@ def test_without_colocation_everything_is_taken_back() -> None:
     assert asked(cell(3), {}).changes == dict.fromkeys(("batch-cpu", "batch-memory", "mid-cpu", "mid-memory"), -100.0)
 
 
-def test_a_rejected_section_is_named_with_its_field() -> None:
+def test_rejected_sections_are_named_with_their_field_and_change_nothing() -> None:
     effect = asked(cell(1), {"colocation-config": '{"degradeTimeMinutes": 0}', "cpu-normalization-config": "["})
-    assert "data[colocation-config]: colocation-config: degradeTimeMinutes is 0" in effect.error
-    assert "data[cpu-normalization-config]" in effect.error
-    assert effect.nodes == 0
+    assert list(effect.rejected) == ["colocation-config", "cpu-normalization-config"]
+    assert "degradeTimeMinutes is 0" in effect.rejected["colocation-config"]
+    assert (effect.nodes, effect.changes, effect.error) == (0, {}, "")
+
+
+def test_beside_a_rejected_section_the_others_are_computed() -> None:
+    """45 of 100 CPUs are lent now; at 50 % 35."""
+    colocation = '{"enable": true, "cpuReclaimThresholdPercent": 50}'
+    effect = asked(cell(2), {"colocation-config": colocation, "cpu-burst-config": "["})
+    assert list(effect.rejected) == ["cpu-burst-config"]
+    assert (effect.nodes, effect.changes) == (2, {"batch-cpu": round(-100 * 10 / 45, 2)})
 
 
 def test_a_request_that_cannot_be_read_is_answered_with_why() -> None:

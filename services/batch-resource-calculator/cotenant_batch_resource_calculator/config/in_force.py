@@ -33,7 +33,7 @@ KEYS = (
 
 class Configuration(msgspec.Struct, frozen=True):
     """Each section as loaded; None: rejected, with the reason in `rejected` under its key. `source` is the ConfigMap's
-    event; `exists`: there is a ConfigMap.
+    event, `uid` its object's; `exists`: there is a ConfigMap.
     """
 
     colocation: ColocationConfig | None
@@ -43,6 +43,7 @@ class Configuration(msgspec.Struct, frozen=True):
     amplification: RatioSection[AmplificationStrategy] | None
     rejected: dict[str, str] = {}
     source: str = ""
+    uid: str = ""
     exists: bool = True
 
     def rejection(self, *keys: str) -> str:
@@ -50,7 +51,7 @@ class Configuration(msgspec.Struct, frozen=True):
         return "; ".join(dict.fromkeys(self.rejected[key] for key in keys if key in self.rejected))
 
 
-def load_configuration(data: Mapping[str, str] | None, source: str = "") -> Configuration:
+def load_configuration(data: Mapping[str, str] | None, source: str = "", uid: str = "") -> Configuration:
     """Return the configuration of a ConfigMap's data; all defaults without a ConfigMap."""
     given = data or {}
     rejected: dict[str, str] = {}
@@ -80,6 +81,7 @@ def load_configuration(data: Mapping[str, str] | None, source: str = "") -> Conf
         ),
         rejected=rejected,
         source=source,
+        uid=uid,
         exists=data is not None,
     )
 

@@ -123,9 +123,10 @@ SERVICE_ROLES = (
     _service("metrics-ingest", "stores node metrics, and the state of predictions", "metrics.*", "predictions.*"),
     _service(
         "batch-resource-calculator",
-        "stores what batch may use, and NodeSLOs",
+        "stores what batch may use, NodeSLOs, and rejected sections of the node configuration",
         "node.*.resources",
         "node.*.slo",
+        "configmaps.*.*",
         # Metrics as they are published: a sign to read LOG now.
         subscribe=("cotenant.batch-resource-calculator.*", "metrics.>"),
     ),

@@ -29,7 +29,9 @@ def with_document(core: GatewayCore, snapshot: Snapshot) -> Snapshot:
     uid = derived_uid(kind.kind, address.name, str(max(sequence, snapshot.version)))
     metadata: dict[str, object] = {"name": address.name, "uid": uid}
     times = [event.time for event in snapshot.parts.values() if event.time is not None]
-    if times:
+    if snapshot.created:
+        metadata["creationTimestamp"] = snapshot.created
+    elif times:
         metadata["creationTimestamp"] = rfc3339(min(times))
     document = raw({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata})
     return Snapshot(address, stored_document(document, sequence, None), snapshot.parts, snapshot.version, snapshot.composer)

@@ -40,7 +40,7 @@ from cotenant_gateway.read_model.narration import Narrator
 from cotenant_gateway.read_model.pod_ends import PodEnds
 from cotenant_gateway.read_model.ring import ChangeRing, ObjectChange
 from cotenant_gateway.read_model.settings import AdmissionSettings
-from cotenant_gateway.read_model.slots import Collection, Slot
+from cotenant_gateway.read_model.slots import Collection, CreatedWithNodes, Slot
 from cotenant_gateway.read_model.stopwatch import Stopwatch
 
 T = TypeVar("T")
@@ -83,6 +83,7 @@ class GatewayCore:
         """The kinds to which facts of other services belong, by payload."""
         self._namespaces = self.collections[NAMESPACES].slots
         self._nodes = self.collections[NODES].slots
+        self._created_with_nodes = CreatedWithNodes(self.collections[NODES], self.collections.values())
         self.pod_ends = PodEnds()
         self.ending: dict[tuple[str, str, str], Slot] = {}
         """Objects with a deletionTimestamp, by resource, namespace and name."""
@@ -147,7 +148,7 @@ class GatewayCore:
         if event.follows > slot.own_sequence and self._live:
             # The server has removed a version that this gateway never saw: no watch can show it.
             self.ring.lose(sequence)
-        existed, before = slot.exists, slot.snapshot if self._live else None
+        existed, before, own_before = slot.exists, slot.snapshot if self._live else None, slot.own_sequence
         stored = None
         if isinstance(event.data, ObjectStored) and not event.tombstone:
             try:
@@ -155,15 +156,13 @@ class GatewayCore:
             except (msgspec.MsgspecError, RecursionError):
                 # Stored by another writer than a gateway, and not a valid object of this kind: it counts as absent.
                 self.unreadable += 1
-        own_before = slot.own_sequence
         slot.store(stored, sequence, self._live)
         self._ended.note(collection, slot, own_before)
+        key = kind.resource, slot.address.namespace, name
         if stored is not None and stored.meta.deletion_timestamp is not None:
-            key = kind.resource, slot.address.namespace, name
             self.ending[key] = slot
             self.may_end.add(key)
         elif self.ending:
-            key = kind.resource, slot.address.namespace, name
             self.ending.pop(key, None)
             self.may_end.discard(key)
         self._index_namespace(slot)
@@ -174,8 +173,10 @@ class GatewayCore:
                 self.declared.pop((kind.resource, name), None)
         if kind is PODS:
             self.pod_ends.pod_changed(slot)
-        elif kind is NODES and stored is None:
-            self.pod_ends.node_ended(name, self.collections[PODS].slots.values())
+        elif kind is NODES:
+            self._created_with_nodes.node_changed(slot)
+            if stored is None:
+                self.pod_ends.node_ended(name, self.collections[PODS].slots.values())
         self._changed(collection, slot, existed, before, sequence)
 
     def _index_namespace(self, slot: Slot) -> None:

@@ -1,8 +1,9 @@
 """core/v1 Events for `kubectl get events`, composed from the facts on the log.
 
-In: facts about pods and nodes (placements, waiting reasons, runs, evictions and those called off, readiness). Out: Event
-objects: one per object and reason, counted when the same happens again. At most MAX_EVENTS are kept, oldest dropped. They are
-recomposed from the last facts after a restart and never stored: the log itself is the record.
+In: facts about pods and nodes (placements, waiting reasons, runs, evictions and those called off, readiness), and rejected
+sections of the node configuration. Out: Event objects: one per object and reason (and section), counted when the same happens
+again. At most MAX_EVENTS are kept, oldest dropped. They are recomposed from the last facts after a restart and never stored:
+the log itself is the record.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from cotenant.api.snapshots import Address, Snapshot
 from cotenant.api.splices import raw
 from cotenant.api.times import derived_uid, rfc3339
 from cotenant.domain.reservations.diagnosis import reservation_message
+from cotenant.events.configurations import ConfigurationRejected
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome, Migration
 from cotenant.events.node.conditions import NodeCondition, disruption_text
@@ -45,6 +47,8 @@ class Narration(msgspec.Struct, frozen=True, gc=False):
     reason: str
     message: str
     component: str
+    about: str = ""
+    """The part of the object that it is about, where one reason stands for several."""
 
 
 _OF_RUNS = {
@@ -125,6 +129,24 @@ def _narrate_reservations(waiting: Waiting) -> Narration | None:
     return Narration("Pod", waiting.namespace, waiting.name, waiting.uid, False, "FailedReservation", message, "scheduler")
 
 
+def _narrate_rejections(rejected: ConfigurationRejected) -> Sequence[Narration]:
+    """Rejected sections of the node configuration, each with Koordinator's reason."""
+    return [
+        Narration(
+            "ConfigMap",
+            rejected.namespace,
+            rejected.name,
+            rejected.uid,
+            False,
+            section.reason,
+            f"{section.message}; the previous value of {section.key} stays in force",
+            "batch-resource-calculator",
+            section.key,
+        )
+        for section in rejected.sections
+    ]
+
+
 # Each function takes the payload type that it is listed with.
 _NARRATORS: dict[type, Callable[[Any], Narration | None]] = {
     Placement: _narrate_placement,
@@ -136,6 +158,8 @@ _NARRATORS: dict[type, Callable[[Any], Narration | None]] = {
     ReservationShare: _narrate_share,
     ReservationStatus: _narrate_reservation,
 }
+_PARTS: dict[type, Callable[[Any], Sequence[Narration]]] = {ConfigurationRejected: _narrate_rejections}
+"""Facts of which several Events are made."""
 _OF_RESERVATIONS: dict[type, Callable[[Any], Narration | None]] = {Waiting: _narrate_reservations}
 """Further data of a fact."""
 
@@ -163,7 +187,7 @@ class Narrator(Collection):
 
     def defer(self, event: Event) -> None:
         """Take a fact; it is narrated at the next read, or when MAX_DEFERRED are waiting."""
-        if type(event.data) in _NARRATORS and not event.tombstone:
+        if (type(event.data) in _NARRATORS or type(event.data) in _PARTS) and not event.tombstone:
             if not self._deferred:
                 self._order = None
                 self.derived.clear()
@@ -204,13 +228,14 @@ class Narrator(Collection):
             narration = None if narrator is None else narrator(event.data)
             if narration is not None:
                 changes += self._take(narration, event)
+        parts = _PARTS.get(type(event.data))
+        for narration in parts(event.data) if parts is not None else ():
+            changes += self._take(narration, event)
         return changes
 
     def _take(self, narration: Narration, event: Event) -> Sequence[tuple[Narrated | None, Narrated | None]]:
-        key = (
-            narration.namespace or "default",
-            f"{narration.name}.{narration.uid or narration.kind.lower()}.{narration.reason.lower()}",
-        )
+        name = f"{narration.name}.{narration.uid or narration.kind.lower()}.{narration.reason.lower()}"
+        key = narration.namespace or "default", f"{name}.{narration.about}" if narration.about else name
         before = self._narrated.get(key)
         if before is None:
             address, count, first = Address(EVENTS, *key), 1, event.time

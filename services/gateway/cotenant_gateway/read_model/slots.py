@@ -35,6 +35,8 @@ class Slot(msgspec.Struct, eq=False, gc=False):
     """The last fact of each subject, whatever uid it carries."""
     exists: bool = False
     """Whether there is an object."""
+    created: str = ""
+    """The creationTimestamp of the node of its name, for a kind that is created with it."""
     _snapshot: Snapshot | None = None
     _current: bool = True
 
@@ -80,6 +82,11 @@ class Slot(msgspec.Struct, eq=False, gc=False):
             for subject in [subject for subject, event in self.parts.items() if event.tombstone]:
                 del self.parts[subject]
 
+    def created_with(self, created: str) -> None:
+        """Take the creationTimestamp of its node."""
+        if self.created != created:
+            self.created, self._current = created, False
+
     @property
     def snapshot(self) -> Snapshot | None:
         """The object as it is; None where there is none."""
@@ -102,7 +109,7 @@ class Slot(msgspec.Struct, eq=False, gc=False):
         # Ended parts add nothing but their version; a gateway that has loaded since may not know them.
         composed = definition.compose_document_alone or any(not event.tombstone for event in parts.values())
         composer = definition.compose if composed else None
-        return Snapshot(self.address, stored, parts, version, composer)
+        return Snapshot(self.address, stored, parts, version, composer, self.created)
 
 
 _OF_ONE_UID = (Placement, Waiting, RunStatus, ReservationShare, ReservationStatus)
@@ -118,10 +125,18 @@ class _Slots(dict[tuple[str, str], Slot]):
 
     def __init__(self, definition: KindDefinition) -> None:
         self._definition = definition
+        self.nodes: _Slots | None = None
+        """The nodes, for a kind whose objects are created with them."""
 
     def __missing__(self, key: tuple[str, str]) -> Slot:
         made = self[key] = Slot(self._definition, Address(self._definition.kind, *key))
+        if self.nodes is not None:
+            made.created = _creation(self.nodes.get(key))
         return made
+
+
+def _creation(node: Slot | None) -> str:
+    return (node.stored.meta.creation_timestamp or "") if node is not None and node.stored is not None else ""
 
 
 class Collection:
@@ -169,3 +184,21 @@ class Collection:
 
     def _names(self) -> Iterator[tuple[str, str]]:
         return (key for key, slot in self.slots.items() if slot.exists)
+
+
+class CreatedWithNodes:
+    """The kinds whose objects without a document have the creationTimestamp of the node of their name. A slot holds it as a
+    text: one that referred to the nodes could not be freed, as slots are unknown to the garbage collector."""
+
+    def __init__(self, nodes: Collection, collections: Iterable[Collection]) -> None:
+        self._collections = [found for found in collections if found.definition.created_with_node]
+        for collection in self._collections:
+            collection.slots.nodes = nodes.slots
+
+    def node_changed(self, node: Slot) -> None:
+        """Take the object of a node as it is now."""
+        created = _creation(node)
+        for collection in self._collections:
+            slot = collection.slots.get(("", node.address.name))
+            if slot is not None:
+                slot.created_with(created)

@@ -25,6 +25,7 @@ ANSWER_SECONDS = 2.0
 PODS_AT_ONCE = 50
 """Pods counted before other requests are served."""
 MAX_CHANGES = 16
+MAX_REJECTED = 16
 _UNKNOWN = "what this would change is unknown"
 _SERVICE = "batch-resource-calculator"
 
@@ -73,17 +74,26 @@ class DryRunAdvice:
             return (f"{_UNKNOWN}: {_SERVICE} cannot be reached ({type(error).__name__}: {error})",)
         if code:
             return (f"{_UNKNOWN}: {_SERVICE} refuses to answer: {refusal}",)
-        return (effect_in_words(answer),)
+        return effect_in_words(answer)
 
 
-def effect_in_words(answer: bytes) -> str:
-    """Return the calculator's answer as text, such as `17 nodes: batch-cpu -12 %`, even an invalid one."""
+def effect_in_words(answer: bytes) -> Sequence[str]:
+    """Return the calculator's answer as texts, such as `17 nodes: batch-cpu -12 %`, even an invalid one; before it each section
+    that would be rejected."""
     try:
         effect = msgspec.json.decode(answer, type=ConfigEffect)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return f"{_UNKNOWN}: {_SERVICE} gives an unreadable answer: {error}"
+        return (f"{_UNKNOWN}: {_SERVICE} gives an unreadable answer: {error}",)
     if effect.error:
-        return f"{_UNKNOWN}: {effect.error}"
+        return (f"{_UNKNOWN}: {effect.error}",)
+    rejected = [
+        f"data[{key}] would be rejected, and its previous value stays in force: {reason}"
+        for key, reason in list(effect.rejected.items())[:MAX_REJECTED]
+    ]
+    return (*rejected, _in_figures(effect))
+
+
+def _in_figures(effect: ConfigEffect) -> str:
     nodes = f"{effect.nodes} node" if effect.nodes == 1 else f"{effect.nodes} nodes"
     changes = [f"{name} {_percent(change)} %" for name, change in list(effect.changes.items())[:MAX_CHANGES] if change]
     if not changes:

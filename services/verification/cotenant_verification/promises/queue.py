@@ -5,7 +5,8 @@ Promise 24 is read from waiting events, placements and offers. The scheduler gua
 names a node with room reserved for the pod, pods that ran there then end, and none behind the pod adds to them.
 
     a commit    places a pod behind the head on such a node only beside the head's room, in every resource that it requests
-    when idle   a single pod with reserved room on a node, and that no filter of that node has refused for a while, is placed
+    when idle   a single pod with reserved room on a node, and that no filter of that node has refused for a while, beside what
+                reservations and nominated pods of its priority and above hold there, is placed
 
 The scheduler promises a start within 30 s of the first state that fits. It decides at least once a second, and each decision
 tries the queue from its head. So promise 26 asks for more, of each commit: none of the first HEADS waiting pods is left without
@@ -18,21 +19,24 @@ the queue.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from functools import cache
+from itertools import takewhile
 
 from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.domain.gangs import gang_name
 from cotenant.domain.quota.names import LABEL_QUOTA
 from cotenant.domain.reservations.names import ANNOTATION_AFFINITY
+from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, Waiting
 from cotenant.events.reservations import ReservationShare
 from cotenant.model.subjects import executor_subject, pod_subject, waiting_subject
 from cotenant_verification.bench.audit.rooms import need_of
 from cotenant_verification.checks.filters import Filters
+from cotenant_verification.checks.held_rooms import held_by_nominated, held_by_reservations
 from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import TRACKED, LogView
 from cotenant_verification.checks.needs import gates_of
@@ -118,7 +122,7 @@ def the_head_starts_once_it_fits(moment: Moment) -> Wrong:
     rooms = _rooms(view, set())
     if not rooms:
         return
-    present, earlier, changed, _ = now_and_before(moment)
+    changed = now_and_before(moment)[2] | _nodes_with_changed_rooms(view, _since(view, moment.now - JUST_NOW))
     for node, heads in sorted(rooms.items()):
         for head in heads:
             moment.counts["heads that are kept room"] += 1
@@ -129,8 +133,17 @@ def the_head_starts_once_it_fits(moment: Moment) -> Wrong:
             if node in changed or head.spec.affinity or in_gang or _is_fresh(event.time, moment.now):
                 continue
             need = need_of(head, "")
+            present, earlier, _, _ = now_and_before(moment)
+            for held in (*held_by_reservations(view), *held_by_nominated(view, head.spec.priority or 0)):
+                present.add(*held)
+                earlier.add(*held)
             if not present.judge(need, moment.now)(node) and not earlier.judge(need, moment.now - JUST_NOW)(node):
                 yield event.subject, f"{name[0]}/{name[1]} has room reserved on {node}, fits there, and is not placed"
+
+
+def _since(view: LogView, since: datetime) -> Iterator[Event]:
+    """The events that are younger, the last one first."""
+    return takewhile(lambda event: event.time is None or event.time >= since, reversed(view.log))
 
 
 def _is_fresh(time: datetime | None, now: datetime) -> bool:
@@ -153,7 +166,7 @@ def heads_start_in_the_first_state_that_they_fit(view: LogView, seen: CommitSeen
     for event in new_placements(seen):
         assert isinstance(event.data, Placement)
         filters.add(view.needs.placed(event.data), event.data)
-    apart = nodes_with_rooms(view) | _nodes_with_changed_rooms(view, seen)
+    apart = nodes_with_rooms(view) | _nodes_with_changed_rooms(view, seen.events)
     for pod in heads:
         refusal = filters.judge(need_of(pod, ""), seen.commit.now)
         for node in sorted(filters.facts.keys() - apart):
@@ -188,10 +201,10 @@ def _wait_for_nodes(view: LogView, folded: int) -> Iterator[Pod]:
             yield pod
 
 
-def _nodes_with_changed_rooms(view: LogView, seen: CommitSeen) -> set[str]:
-    """The nodes to which a pod was nominated, or on which room was reserved, until this commit."""
+def _nodes_with_changed_rooms(view: LogView, events: Iterable[Event]) -> set[str]:
+    """The nodes to which a pod was nominated, or on which room was reserved, until these events or by them."""
     found: set[str] = set()
-    for event in seen.events:
+    for event in events:
         before = view.before(event)
         for data in (event.data, before.data if before is not None else None):
             if isinstance(data, ReservationShare):

@@ -194,6 +194,7 @@ DEFINITION = KindDefinition(
     parts={NodeMetricComputed: node_of_subject},
     layout=Layout((NAME, Column("CPU"), Column("Memory"), Column("Updated"), Column("State")), _cells),
     declarable=True,
+    created_with_node=True,
     ends_with_node=True,
     stable_uid=True,
 )

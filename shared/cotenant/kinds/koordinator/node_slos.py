@@ -64,5 +64,6 @@ DEFINITION = KindDefinition(
     compose=compose_node_slo,
     parts={NodeSLORendered: node_of_subject},
     declarable=True,
+    created_with_node=True,
     ends_with_node=True,
 )

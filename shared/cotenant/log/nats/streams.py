@@ -26,6 +26,7 @@ LOG_SUBJECTS = (
     "metrics.*",
     f"{PREDICTIONS}.*",
     "node.>",
+    "configmaps.>",
     "quotas.>",
     "waiting.>",
     "podgroups.>",

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from cotenant.api.snapshots import Snapshot
+from cotenant.events.configurations import ConfigurationRejected, RejectedSection
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import Migration
 from cotenant.events.node.conditions import NodeCondition, ObservedTaint, ZoneDisruption
@@ -27,6 +28,7 @@ from cotenant.kinds.nodes import DEFINITION, NODES
 from cotenant.kinds.pods import PODS, live_placement
 from cotenant.model.subjects import (
     condition_subject,
+    config_map_subject,
     executor_subject,
     metrics_subject,
     migration_subject,
@@ -473,6 +475,40 @@ def test_events_say_the_same_whether_they_are_told_at_once_or_when_somebody_read
     for event in world.events:
         world.core.apply(event)
     assert [snapshot.document for snapshot in world.core.objects(EVENTS)] == told
+
+
+def test_each_rejected_section_of_the_node_configuration_is_an_event_of_the_config_map() -> None:
+    world = World()
+    subject = config_map_subject("koordinator-system", "slo-controller-config")
+    burst = RejectedSection(key="cpu-burst-config", reason="SLOCfgUnmarshalFailed", message="cpu-burst-config: not JSON")
+    qos = RejectedSection(key="resource-qos-config", reason="SLOCfgUnmarshalFailed", message="resource-qos-config: not JSON")
+
+    def rejected(*sections: RejectedSection) -> ConfigurationRejected:
+        return ConfigurationRejected(namespace="koordinator-system", name="slo-controller-config", uid="u1", sections=sections)
+
+    world.put(subject, rejected(burst, qos))
+    world.put(subject, rejected(qos))
+    world.put(subject, rejected(qos), tombstone=True)
+    told = {event["metadata"]["name"]: event for event in narrated(world)}
+    assert [(event["message"].split(":")[0], event["count"]) for event in told.values()] == [
+        ("cpu-burst-config", 1),
+        ("resource-qos-config", 2),
+    ]
+    event = told["slo-controller-config.u1.slocfgunmarshalfailed.cpu-burst-config"]
+    assert event["involvedObject"] == {
+        "kind": "ConfigMap",
+        "apiVersion": "v1",
+        "namespace": "koordinator-system",
+        "name": "slo-controller-config",
+        "uid": "u1",
+    }
+    assert (event["type"], event["reason"]) == ("Warning", "SLOCfgUnmarshalFailed")
+    assert event["message"] == "cpu-burst-config: not JSON; the previous value of cpu-burst-config stays in force"
+    assert event["source"] == {"component": "batch-resource-calculator"}
+    late = GatewayCore()
+    for fact in world.events:
+        late.apply(fact)
+    assert sorted(json.loads(found.document)["metadata"]["name"] for found in late.objects(EVENTS)) == sorted(told)
 
 
 def test_what_ended_of_a_pod_counts_also_where_a_load_brings_it_before_the_pod() -> None:

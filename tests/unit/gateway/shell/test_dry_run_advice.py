@@ -82,6 +82,15 @@ async def test_where_there_is_no_figure_that_is_what_is_told(calculator: Calcula
     assert told in text
 
 
+async def test_rejected_sections_are_named_before_the_effect_of_the_others() -> None:
+    effect = b'{"nodes": 2, "changes": {"batch-cpu": -22.0}, "rejected": {"cpu-burst-config": "cpu-burst-config: not JSON"}}'
+    told = await advice(World(), Calculator(effect))(tried(World(), "configmaps", NEW))
+    assert told == (
+        "data[cpu-burst-config] would be rejected, and its previous value stays in force: cpu-burst-config: not JSON",
+        "2 nodes: batch-cpu -22 %",
+    )
+
+
 async def test_nobody_is_asked_where_the_data_stays_as_it_is() -> None:
     world, calculator = World(), Calculator()
     world.create("configmaps", NEW, namespace="koordinator-system")
@@ -98,7 +107,7 @@ async def test_nobody_is_asked_where_the_data_stays_as_it_is() -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=60) | st.sampled_from([b"[" * 100_000, b'{"changes":{"a":1e999}}', b'{"nodes":-1}']))
 def test_whatever_the_calculator_answers_becomes_a_text(answer: bytes) -> None:
-    assert effect_in_words(answer)
+    assert all(effect_in_words(answer))
 
 
 # -- profiles ----------------------------------------------------------------------------------------------------------------

@@ -88,6 +88,17 @@ def test_a_disabled_class_is_neutral_and_names_may_have_any_case() -> None:
     assert (on.ls.min_limit_percent, on.ls.wmark_ratio) == (40, 95)
 
 
+@pytest.mark.parametrize("percent", [-1, 101, 10**18])
+@pytest.mark.parametrize("name", ["minLimitPercent", "lowLimitPercent", "throttlingPercent", "wmarkRatio"])
+def test_a_percentage_out_of_range_is_refused_by_the_name_of_its_field(name: str, percent: int) -> None:
+    strategy = lowered_object(json.dumps({"beClass": {"memoryQOS": {"enable": True, name: percent}}}))
+    with pytest.raises(ValueError, match="must be between 0 and 100") as refused:
+        memory_rule(strategy)
+    assert str(refused.value).startswith(f"resourceQOSStrategy.beClass.memoryQOS.{name} is {percent}:")
+    for edge in (0, 100):
+        memory_rule(lowered_object(json.dumps({"beClass": {"memoryQOS": {"enable": True, name: edge}}})))
+
+
 def test_a_class_protects_its_pods_and_the_directories_above_have_the_sums() -> None:
     strategy = {"lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 50}}}
     pods = [pod(name, "LS", requests={"memory": "1Gi"}) for name in ("a", "b")]

@@ -22,6 +22,7 @@ from msgspec import Struct
 from cotenant.domain.qos import KubeQoS, QoSClass
 from cotenant_node_executor.strategies.sections import (
     CLASSES,
+    QOS,
     JsonObject,
     JsonValue,
     class_part,
@@ -87,12 +88,27 @@ class MemoryRule(Struct, frozen=True, cache_hash=True):
 
 
 def memory_rule(strategy: Mapping[str, JsonValue]) -> MemoryRule:
-    """Return the rule of a QoS strategy with lower-case names. Raises ValueError."""
+    """Return the rule of a QoS strategy with lower-case names. Raises ValueError that names the field."""
     lsr, ls, be, system = (
-        fitted(class_part(strategy, field, PART, CLASS_DEFAULTS[name], NEUTRAL), MemoryQOS, f"{field}.{PART}")
+        _in_range(fitted(class_part(strategy, field, PART, CLASS_DEFAULTS[name], NEUTRAL), MemoryQOS, f"{field}.{PART}"), field)
         for name, field in CLASSES.items()
     )
     return MemoryRule(lsr, ls, be, system, states(strategy, PART))
+
+
+def _in_range(config: MemoryQOS, field: str) -> MemoryQOS:
+    """Return a class's configuration if its percentages are 0..100, as the NodeSLO's schema has them."""
+    percentages = {
+        "minLimitPercent": config.min_limit_percent,
+        "lowLimitPercent": config.low_limit_percent,
+        "throttlingPercent": config.throttling_percent,
+        "wmarkRatio": config.wmark_ratio,
+    }
+    for name, percent in percentages.items():
+        if percent is not None and not 0 <= percent <= 100:
+            of_class = f"{field.removesuffix('class')}Class"
+            raise ValueError(f"{QOS}.{of_class}.{PART}.{name} is {percent}: must be between 0 and 100")
+    return config
 
 
 def class_of(qos: QoSClass, kubernetes: KubeQoS) -> str:

@@ -51,9 +51,9 @@ def supported(capabilities: NodeCapabilities) -> bool:
 def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     """Groups of all containers, while the rule is on; otherwise of those that were in one."""
     before = memory if isinstance(memory, Grouped) else Grouped()
-    rule = rule_of(situation)
+    rule, problems = rule_of(situation), qos_strategy.problems(situation.slo)
     if rule is None or (not rule.enable and not before.containers):
-        return StrategyDecision(_idle(rule), problems=qos_strategy.problems(situation.slo))
+        return StrategyDecision(_idle(rule), problems=problems)
     desired: dict[Place, tuple[Desired, ...]] = {}
     if rule.enable:
         why = "core scheduling excludes group identity"
@@ -73,7 +73,7 @@ def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
                 desired[Processes(group)] = (Desired(ProcessAttribute.CORE_GROUP, "", NAME, "in no core group"),)
     left = before.containers - grouped
     kept = frozenset(group for group in left if group in situation.groups)
-    return StrategyDecision({**desired, **_idle(rule)}, memory=Grouped(frozenset(grouped) | kept))
+    return StrategyDecision({**desired, **_idle(rule)}, memory=Grouped(frozenset(grouped) | kept), problems=problems)
 
 
 UNNAMED = "default"

@@ -1,0 +1,130 @@
+"""Promise 24 when idle: the queue's head is placed once it fits beside what others hold on the node with its room."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+from cotenant.events.allocations import Allocation, ReservationUsed
+from cotenant.events.envelope import Event, Payload
+from cotenant.events.placements import Hold, Nomination, Placement, Waiting
+from cotenant.events.reservations import ReservationShare
+from cotenant.model.subjects import node_subject, placement_subject, pod_subject, reservation_subject, waiting_subject
+from cotenant_verification.checks.invariants import Moment
+from cotenant_verification.checks.log_view import LogView
+from cotenant_verification.promises.queue import the_head_starts_once_it_fits
+from tests.builders import encoded, node_document, pod_document, stored
+
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+PRIORITY = 9000
+USED = Allocation(reservation=ReservationUsed(name="room", uid="uid-room"))
+
+
+class Log:
+    """Node `a` of four CPUs on which a pod runs with two, and a head that requests two and has its room there."""
+
+    def __init__(self, allocation: Allocation | None = None) -> None:
+        self.view = LogView()
+        offered = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+        self.see(0, node_subject("a"), stored(node_document("a", capacity=offered, allocatable=offered)))
+        runs = self.pod("runs", "2")
+        placed = Placement(
+            node="a",
+            namespace="default",
+            name="runs",
+            uid="uid-runs",
+            pod=encoded(runs),
+            requests={"cpu": 2000},
+            bound_at=BEGAN,
+            object_sequence=2,
+            allocation=allocation,
+        )
+        self.see(1, placement_subject("a", "default", "runs"), placed)
+        self.pod("head", "2")
+        self.waits("head", hold=Hold(node="a", at=BEGAN))
+
+    def see(self, second: float, subject: str, data: Payload, tombstone: bool = False) -> None:
+        time = BEGAN + timedelta(seconds=second)
+        self.view.see(Event(subject=subject, data=data, sequence=self.view.seen + 1, time=time, tombstone=tombstone))
+
+    def pod(self, name: str, cpu: str) -> Any:
+        document = pod_document(name, uid=f"uid-{name}", requests={"cpu": cpu}, priority=PRIORITY)
+        self.see(1, pod_subject("default", name), stored(document))
+        return document
+
+    def waits(self, name: str, priority: int = PRIORITY, **room: Any) -> None:
+        waiting = Waiting(namespace="default", name=name, uid=f"uid-{name}", priority=priority, **room)
+        self.see(2, waiting_subject("default", name), waiting)
+
+    def reserve(self, second: float, cpu: int, tombstone: bool = False) -> None:
+        share = ReservationShare(
+            node="a",
+            name="room",
+            uid="uid-room",
+            allocatable={"cpu": cpu},
+            bound_at=BEGAN,
+            pod=encoded(pod_document("uid-room", uid="uid-room", requests={"cpu": f"{cpu}m"})),
+        )
+        self.see(second, reservation_subject("a", "room"), share, tombstone)
+
+    def broken(self, second: float = 60) -> list[str]:
+        """What the check finds."""
+        no_harness: Any = None  # the check reads the view and the time alone
+        moment = Moment(
+            harness=no_harness,
+            view=self.view,
+            now=BEGAN + timedelta(seconds=second),
+            chance=Random(1),
+            counts=Counter(),
+            suppressions=no_harness,
+            oom_kills=no_harness,
+            verifier=no_harness,
+        )
+        return [text for _, text in the_head_starts_once_it_fits(moment)]
+
+
+LEFT = ["default/head has room reserved on a, fits there, and is not placed"]
+
+
+def test_a_head_that_fits_and_waits_is_found() -> None:
+    assert Log().broken() == LEFT
+
+
+def test_seeds_5_and_15001_a_head_does_not_fit_in_what_a_reservation_holds() -> None:
+    log = Log()
+    log.reserve(2, 1)
+    assert log.broken() == []
+
+
+def test_a_reservation_shares_its_room_with_its_users() -> None:
+    log = Log(USED)
+    log.reserve(2, 2000)
+    assert log.broken() == LEFT, "the pod that runs is in it, and there is nothing left of it"
+    log = Log(USED)
+    log.reserve(2, 2001)
+    assert log.broken() == [], "a thousandth of a CPU is left for its users"
+
+
+def test_a_reservation_that_ended_just_now_may_not_have_been_decided_on() -> None:
+    log = Log()
+    log.reserve(2, 1000)
+    log.reserve(50, 1000, tombstone=True)
+    assert log.broken(59) == []
+    assert log.broken(61) == LEFT
+
+
+def test_the_room_of_a_nominated_pod_counts_for_a_head_of_its_priority() -> None:
+    for priority, found in ((PRIORITY, []), (PRIORITY + 1, []), (PRIORITY - 1, LEFT)):
+        log = Log()
+        log.pod("nominated", "1")
+        log.waits("nominated", priority, nomination=Nomination(node="a", at=BEGAN))
+        assert log.broken() == found, priority
+
+
+def test_a_nomination_to_another_node_counts_there() -> None:
+    log = Log()
+    log.pod("nominated", "1")
+    log.waits("nominated", nomination=Nomination(node="b", at=BEGAN))
+    assert log.broken() == LEFT
