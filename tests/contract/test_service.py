@@ -261,6 +261,11 @@ async def test_messages_that_break_a_rule_are_set_aside_and_the_service_goes_on(
     await answers(log, {"fine": 2, "late": 6, "decided": 8, "folded": 10})
     assert set(service.service.quarantine.held) == {"metrics.loaded"}
     await service.stop()
+    end = await log.last_sequence(LOG)
+    events = await history(log, lambda events: bool(events) and events[-1].sequence >= end)
+    report = verify(events, {"toy": replace(TOY, make_core=PoisonedToyCore)})
+    assert report.ok, report.first_difference
+    assert report.verified == report.commits >= 2, "each commit is compared, without what the service had quarantined then"
     await log.close()
 
 

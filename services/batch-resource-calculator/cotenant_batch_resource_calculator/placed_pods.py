@@ -1,6 +1,7 @@
 """Pods that are placed on a node, as the formulas see them.
 
-In: placements and their manifests. Out: each pod's tier, request and NUMA zones.
+In: placements and their manifests. Out: each pod's tier, request and NUMA zones. While a pod is resized in place its request is
+what the scheduler counts (`cotenant.domain.resizing.counted_requests`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import msgspec
 from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.domain.qos import QoSClass, priority_default, qos_raw
+from cotenant.domain.resizing import counted_requests
 from cotenant.events.placements import Placement
 from cotenant.log.contract import LOG
 from cotenant.model.names import ANNOTATION_RESOURCE_STATUS
@@ -52,13 +54,13 @@ class PlacedPod(msgspec.Struct, eq=False, gc=False):
         return self._need
 
 
-def need_of(pod: Pod, key: str) -> PodNeed:
-    """Return the formulas' input from a pod. Raises QuantityError."""
+def need_of(pod: Pod, placement: Placement) -> PodNeed:
+    """Return the formulas' input from a pod and its placement. Raises QuantityError."""
     return PodNeed(
-        key=key,
+        key=f"{placement.namespace}/{placement.name}",
         tier=priority_default(pod),
         exclusive=qos_raw(pod) is QoSClass.LSE,
-        request=of_mapping(pod_requests(pod)),
+        request=of_mapping(counted_requests(placement, pod_requests(pod))),
         zones=tuple(zones_of(pod)),
     )
 
@@ -77,8 +79,8 @@ def zones_of(pod: Pod) -> Iterable[int]:
 def placed_need(placement: Placement) -> PodNeed:
     """Return the formulas' input from a placed pod. One with an unreadable manifest counts as a prod pod with the requests in
     its placement."""
-    key = f"{placement.namespace}/{placement.name}"
     try:
-        return need_of(decode_pod(placement.pod), key)
+        return need_of(decode_pod(placement.pod), placement)
     except (msgspec.DecodeError, QuantityError):
+        key = f"{placement.namespace}/{placement.name}"
         return PodNeed(key, PriorityClass.PROD, False, of_mapping(placement.requests))

@@ -50,7 +50,7 @@ from cotenant_descheduler_arbiter.node_lifecycle.lifecycle import NodeLifecycle
 from cotenant_descheduler_arbiter.node_lifecycle.zones import ZoneHealth
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 
-CORE_VERSION = "4"
+CORE_VERSION = "5"
 """Version of the decision rules; increased when the same state gives other decisions."""
 
 

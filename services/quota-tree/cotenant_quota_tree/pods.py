@@ -22,12 +22,12 @@ from cotenant.domain.quota.trees.demands import (
     ChargeClass,
     Demands,
     counted_request,
-    counts_otherwise,
     kind_of,
     placed_request,
 )
 from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.trees.terminating import ignored_after
+from cotenant.domain.resizing import counts_otherwise
 from cotenant.model.quantities import Scalar
 from cotenant.model.times import EPOCH
 from cotenant_quota_tree.revocation import HeldPod

@@ -1,7 +1,7 @@
 """Resizing a pod in place: which resources change, what is counted meanwhile, and the manifest with other resources.
 
 In: a pod's manifest, resources by container, the placement and the node's report. Out: the resources that a resize can change;
-what the placement says of a resize; the manifest with the resources that are counted or admitted.
+what the placement says of a resize; the requests that count; the manifest with the resources that are counted or admitted.
 
 A resize is asked for in the pod's object, admitted or refused by the node's executor, and counted by the scheduler: for each
 container and resource the larger of what is asked for and what the node may have admitted, until the node reports that the
@@ -149,6 +149,23 @@ def counted_pod(placement: Placement) -> Pod:
     """As `counted_document`, decoded. Raises msgspec.DecodeError."""
     pod = decode_pod(placement.pod)
     return pod if placement.resize is None else pod_with_resources(pod, placement.resize.counted)
+
+
+# -- what a placed pod counts with ------------------------------------------------------------------------------------------
+
+
+def counts_otherwise(resized: bool, placed_from: int, object_sequence: int) -> bool:
+    """Whether a placed pod counts with the requests of its placement instead of its object's: while it is resized in place, and
+    until a placement follows a changed object. `placed_from`: the object's sequence by the placement, 0 where it says none."""
+    return resized or 0 < placed_from < object_sequence
+
+
+def counted_requests(placement: Placement, asked: Mapping[str, int], object_sequence: int = 0) -> Mapping[str, int]:
+    """Return the requests that count for a placed pod, per resource (cpu in milli-cores, the rest in units): those that its
+    manifest asks for, or those of its placement (`counts_otherwise`). `object_sequence`: that of the object which `asked` was
+    read from, 0 if it is the placement's own manifest."""
+    resized = placement.resize is not None
+    return placement.requests if counts_otherwise(resized, placement.object_sequence, object_sequence) else asked
 
 
 # -- what a placement says of a resize -----------------------------------------------------------------------------------

@@ -133,6 +133,10 @@ class Quarantine:
         self._recent.clear()
         self._kept_back.clear()
 
+    def give_up(self) -> None:
+        """End a search: no message is at fault, so nothing is withheld or suspected any more."""
+        self._begin([])
+
     @property
     def searching(self) -> bool:
         """Whether suspected messages are still withheld."""

@@ -10,36 +10,40 @@ counted. So is one that differs where messages before it are missing (gaps in HI
 begins while the service runs), or where its service lagged behind removals (`Commit.behind`). An equal
 result still counts as verified: most missing messages were soon replaced.
 
+Where `decide` raises, a message that the service had quarantined may be the reason: it is searched for as the service does and
+left out, and the commit is compared. If no message is at fault, the commit differs, in the field `raised`.
+
 Over 300 lines: reading a log and comparing a commit with it are one pass.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from cotenant.engine.core import Core
 from cotenant.engine.cycle import config_digest
 from cotenant.engine.definition import ServiceDefinition
 from cotenant.engine.last_messages import LastMessages
-from cotenant.engine.quarantine import Quarantine
+from cotenant.engine.replayed_service import ReplayedService, raised_in
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event, encode_payload
 from cotenant.log.traces import Traces
-from cotenant.model.subjects import selecting, tokens
+from cotenant.model.subjects import tokens
 from cotenant.model.trace_context import continued, traceparent_of
 
 INCOMPLETE = "the state before it is no longer complete"
 BEHIND = "decided by a reader so far behind that messages were removed before their delivery"
 UNKNOWN = "the configuration's text is not in the range"
+RAISED = "raised"
+"""The field of a difference where the core raises instead of deciding, and no message is at fault."""
 HELD_TRACES = 200_000
 """Twice as many messages are remembered at most; an older cause's trace is not compared."""
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """The first event of a commit that came out differently. Texts are JSON; empty where one side has no such event."""
+    """The first event of a commit that came out differently. Texts are JSON; empty where one side has no such event.
+    `index` counts from 1. It is 0 where the core raises (`field` is RAISED): `recomputed` says what, and where."""
 
     service: str
     commit: str
@@ -68,53 +72,6 @@ class Report(msgspec.Struct, kw_only=True):
         return self.differing == 0 and self.verified > 0
 
 
-class _Line:
-    """One partition of one service: the messages not yet folded, and the core carried along."""
-
-    def __init__(self, definition: ServiceDefinition, source: str) -> None:
-        self.definition = definition
-        self.source = source
-        self.core: Core | None = None
-        self.config = ""
-        self.foreign: list[Event] = []
-        self.own: list[Event] = []
-        self.quarantine = Quarantine()
-        """Messages that the service itself could not fold, and this core cannot either."""
-        self.last = LastMessages()
-        """Of what was folded: a core of another configuration starts from them, as its process does."""
-        self.pending: tuple[Event, Commit, list[Event]] | None = None
-        """A commit whose batch has not been read to its end."""
-        self._selects = selecting(definition.filters).fullmatch
-
-    def read(self, event: Event) -> None:
-        """Keep a message that the service reads until a commit's state has it."""
-        if self._selects(event.subject.encode()):
-            (self.own if event.source == self.source else self.foreign).append(event)
-
-    def fresh(self, config_text: str, digest: str) -> None:
-        """Start a core for a configuration, and fold what earlier ones had folded."""
-        self.core = self.definition.make_core(self.definition.config_from(config_text))
-        self.config = digest
-        self.quarantine.fold(self.last.in_order(), self.core.apply)
-
-    def fold(self, folded: int, own_end: int) -> None:
-        """Fold what the state of a commit contains and the core has not yet."""
-        assert self.core is not None
-        ready = bisect_right(self.foreign, folded, key=_sequence)
-        mine = bisect_right(self.own, own_end, key=_sequence)
-        events = sorted((*self.foreign[:ready], *self.own[:mine]), key=_sequence)
-        self.quarantine.fold(events, self.core.apply)
-        self.quarantine.decided()
-        for event in events:
-            self.last.note(event)
-        del self.foreign[:ready]
-        del self.own[:mine]
-
-
-def _sequence(event: Event) -> int:
-    return event.sequence
-
-
 class Verifier:
     """Reads LOG in order, one message at a time, and verifies each commit once its whole batch has been read.
 
@@ -138,7 +95,7 @@ class Verifier:
         self._first, self._last = first, last
         self._broken = not complete_from_start
         self._configs: dict[str, str] = {}
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[str, ReplayedService] = {}
         self._before = LastMessages()
         """The messages that a starting process loads."""
         self._previous = 0
@@ -195,7 +152,7 @@ class Verifier:
         definition = self._recomputed(service)
         if definition is None or event.source in self._lines:
             return
-        line = self._lines[event.source] = _Line(definition, event.source)
+        line = self._lines[event.source] = ReplayedService(definition, event.source)
         for before in self._before.in_order():
             line.read(before)
 
@@ -206,14 +163,14 @@ class Verifier:
     def _refuse(self, reason: str) -> None:
         self.report.not_comparable[reason] = self.report.not_comparable.get(reason, 0) + 1
 
-    def _give_up(self, line: _Line) -> None:
+    def _give_up(self, line: ReplayedService) -> None:
         """Skip a commit with missing messages: what was decided is unknown."""
         pending, line.pending = line.pending, None
         if pending is not None and self._counts(pending[0]):
             self.report.commits += 1
             self._refuse(INCOMPLETE)
 
-    def _finish(self, line: _Line) -> None:
+    def _finish(self, line: ReplayedService) -> None:
         """Check a commit once its whole batch has been read."""
         assert line.pending is not None
         record, commit, batch = line.pending
@@ -239,15 +196,15 @@ class Verifier:
         line.fold(commit.folded, record.sequence - 1)
         if not wanted:
             return
-        assert line.core is not None
         name = line.definition.name
+        difference: Difference | None
         try:
-            decided = line.core.decide(commit.now)
-        except Exception as error:  # noqa: BLE001 - the service had quarantined what makes its rules raise
-            quarantined = f"decided without a quarantined message ({type(error).__name__}: {error})"
-            self._refuse(INCOMPLETE if self._broken else quarantined)
-            return
-        difference = compare(name, record, commit, batch, decided, self._traces)
+            decided = line.decide(commit.now)
+        except Exception as error:  # noqa: BLE001 - whatever a core raises is a difference: the service decided
+            recorded, raised = f"{len(batch)} events", f"{type(error).__name__}: {error} ({raised_in(error)})"
+            difference = Difference(name, record.ref, 0, RAISED, recorded, raised)
+        else:
+            difference = compare(name, record, commit, batch, decided, self._traces)
         if difference is not None and (self._broken or commit.behind):
             self._refuse(INCOMPLETE if self._broken else BEHIND)
             return

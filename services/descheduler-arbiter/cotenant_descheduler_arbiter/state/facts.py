@@ -42,7 +42,7 @@ class PodFacts(msgspec.Struct, frozen=True):
     phase: str = ""
     ready: bool = False
     amounts: tuple[tuple[str, int], ...] = ()
-    """Effective requests, as (resource, amount)."""
+    """Effective requests, as (resource, amount); of a placed pod those that count, also while it is resized in place."""
     prod: bool = False
     reason: str = ""
     containers: tuple[ContainerFacts, ...] = ()

@@ -1,7 +1,8 @@
 """Pods, combined from their objects, placements and runs.
 
 In: the last event of each of these. Out: PodFacts, by `namespace/name`, by node and by workload, built on demand. A pod is on
-the node of the existing placement with its uid. A run or placement of another uid under the same name belongs to another pod.
+the node of the existing placement with its uid, and counts there with the requests that the scheduler counts
+(`cotenant.domain.resizing.counted_requests`). A run or placement of another uid under the same name belongs to another pod.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections import defaultdict
 
 import msgspec
 
+from cotenant.domain.resizing import counted_requests
 from cotenant.events.envelope import Event
 from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.objects import ObjectStored
@@ -107,9 +109,10 @@ class PodFold:
         run = self.runs.get(node, {}).get(key) if node else None
         if run is not None and run.uid != uid:
             run = None
-        facts = PodFacts(
-            pod=pod, node=node, phase=pod.status.phase, amounts=known.value.amounts, prod=known.value.prod
-        )
+        amounts = known.value.amounts
+        if node:
+            amounts = tuple(counted_requests(self.placements[node][key], dict(amounts), known.sequence).items())
+        facts = PodFacts(pod=pod, node=node, phase=pod.status.phase, amounts=amounts, prod=known.value.prod)
         if run is None:
             return facts
         init = {container.name for container in pod.spec.init_containers}

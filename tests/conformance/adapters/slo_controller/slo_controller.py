@@ -14,6 +14,7 @@ from cotenant.domain.node import overcommitted_amounts
 from cotenant.domain.reservation import kubelet_reserved, parse_reservation, trim_allocatable
 from cotenant.domain.third_party import ThirdPartyError, batch_total, parse_allocations
 from cotenant.events.node.resources import NodeResources
+from cotenant.events.placements import Placement
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
 from cotenant.model.quantities import parse_milli, parse_value, resource_amount
 from cotenant_batch_resource_calculator.config import colocation
@@ -114,7 +115,7 @@ def _measurement(document: Json) -> NodeMeasurement:
 def _pod_needs(documents: list[Json]) -> list[Any]:
     pods = [_pod(document) for document in documents]
     return [
-        need_of(pod, f"{pod.metadata.namespace}/{pod.metadata.name}")
+        need_of(pod, Placement(node="", namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid))
         for pod in pods
         if pod.status.phase in ("Running", "Pending")
     ]

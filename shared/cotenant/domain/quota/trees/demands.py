@@ -50,12 +50,6 @@ def counted_request(spec: PodSpec, *, ignore_overhead: bool = False) -> Amounts:
     return without_zeros(minus(_request(spec), parse_amounts(spec.overhead)))
 
 
-def counts_otherwise(resized: bool, placed_from: int, object_sequence: int) -> bool:
-    """Whether a placed pod counts with the requests of its placement instead of its object's: while it is resized in place, and
-    until a placement follows a changed object. `placed_from`: the object's sequence by the placement, 0 where it says none."""
-    return resized or 0 < placed_from < object_sequence
-
-
 def placed_request(requests: Mapping[str, int], overhead: Mapping[str, Scalar]) -> Amounts:
     """Return the request of a pod by its placement, without this overhead (empty to count it). Raises QuantityError."""
     amounts = {resource: min(amount, LARGEST_AMOUNT) for resource, amount in requests.items()}
