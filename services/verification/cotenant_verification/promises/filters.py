@@ -45,7 +45,7 @@ def placements_pass_every_filter(view: LogView, seen: CommitSeen) -> Wrong:
     `folded`, the scheduler's own placements before it, and those before it in the commit. Pods that name a node are exempt."""
     if seen.service != "scheduler":
         return
-    fresh = new_placements(seen)
+    fresh = new_placements(view, seen)
     if not fresh:
         return
     filters = Filters(view, view.needs, seen.commit.folded, placements_before(view, seen))

@@ -52,7 +52,7 @@ def no_half_gang_is_placed(view: LogView, seen: CommitSeen) -> Wrong:
     least: dict[str, int] = {}
     groups: dict[frozenset[str], Placement] = {}
     fresh: set[str] = set()
-    for event in new_placements(seen):
+    for event in new_placements(view, seen):
         assert isinstance(event.data, Placement)
         gang, needed, group = gang_of(event.data.pod)
         if gang:

@@ -136,7 +136,7 @@ def stale_metrics_take_no_pods(view: LogView, seen: CommitSeen) -> Wrong:
     """The policy in force refuses nodes with an expired metric: no pod is placed there."""
     if seen.service != "scheduler":
         return
-    for event in new_placements(seen):
+    for event in new_placements(view, seen):
         assert isinstance(event.data, Placement)
         metric = view.version_at(metrics_subject(event.data.node), seen.commit.folded)
         if metric is None or not isinstance(metric.data, NodeMetricComputed) or metric.data.update_time is None:

@@ -15,8 +15,9 @@ from cotenant_verification.checks.log_view import TRACKED, LogView
 from cotenant_verification.checks.records import CommitSeen
 
 
-def new_placements(seen: CommitSeen) -> list[Event]:
-    """The placements of a commit that give a pod a node. Pods that name a node in spec.nodeName bypass the filters, as in
+def new_placements(view: LogView, seen: CommitSeen) -> list[Event]:
+    """The placements of a commit that give a pod a node. One that an earlier commit gave, and that this one stores again at the
+    same moment because the object has changed, is not new. Pods that name a node in spec.nodeName bypass the filters, as in
     Kubernetes: they are not checked here, and count for later commits."""
     return [
         event
@@ -26,7 +27,18 @@ def new_placements(seen: CommitSeen) -> list[Event]:
         and event.data.phase is PlacementPhase.BOUND
         and event.data.bound_at == seen.commit.now
         and not placed_unasked(seen, event.data)
+        and not _is_stored_again(view.before(event), event.data)
     ]
+
+
+def _is_stored_again(before: Event | None, placement: Placement) -> bool:
+    """Whether the message before, if any, gave the same pod the same place."""
+    stood = before.data if before is not None and not before.tombstone else None
+    return (
+        isinstance(stood, Placement)
+        and stood.phase is PlacementPhase.BOUND
+        and (stood.uid, stood.bound_at) == (placement.uid, placement.bound_at)
+    )
 
 
 def placed_unasked(seen: CommitSeen, placement: Placement) -> bool:
@@ -41,7 +53,7 @@ def no_node_is_over_allocated(view: LogView, seen: CommitSeen) -> Wrong:
     if seen.service != "scheduler":
         return
     fresh: dict[str, set[str]] = {}
-    for event in new_placements(seen):
+    for event in new_placements(view, seen):
         assert isinstance(event.data, Placement)
         fresh.setdefault(event.data.node, {RESOURCE_PODS}).update(event.data.requests)
     for node, asked in sorted(fresh.items()):

@@ -71,7 +71,8 @@ def no_room_of_the_head_is_taken(view: LogView, seen: CommitSeen) -> Wrong:
     if seen.service != "scheduler":
         return
     changed = {event.subject for event in seen.events}
-    fresh = [event for event in new_placements(seen) if isinstance(event.data, Placement) and event.data.allocation is None]
+    found = new_placements(view, seen)
+    fresh = [event for event in found if isinstance(event.data, Placement) and event.data.allocation is None]
     if not fresh:
         return
     rooms = _rooms(view, changed)
@@ -163,7 +164,7 @@ def heads_start_in_the_first_state_that_they_fit(view: LogView, seen: CommitSeen
     if not heads:
         return
     filters = Filters(view, view.needs, folded, placements_before(view, seen))
-    for event in new_placements(seen):
+    for event in new_placements(view, seen):
         assert isinstance(event.data, Placement)
         filters.add(view.needs.placed(event.data), event.data)
     apart = nodes_with_rooms(view) | _nodes_with_changed_rooms(view, seen.events)

@@ -38,7 +38,7 @@ def admitted_pods_fit_their_quota(view: LogView, seen: CommitSeen) -> Wrong:
     if known is None:
         return
     admitted: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for event in new_placements(seen):
+    for event in new_placements(view, seen):
         assert isinstance(event.data, Placement)
         if event.data.quota:
             admitted[event.data.quota_tree, event.data.quota].update(event.data.requests)

@@ -89,7 +89,7 @@ def no_reservation_is_over_allocated(view: LogView, seen: CommitSeen) -> Wrong:
     before = {(e.data.node, e.data.uid) for e in seen.events if isinstance(e.data, ReservationShare)}
     touched: set[str] = {e.data.node for e in seen.events if isinstance(e.data, ReservationShare) and not e.tombstone}
     ended = [event.data for event in seen.events if isinstance(event.data, ReservationStatus)]
-    for event in new_placements(seen):
+    for event in new_placements(view, seen):
         data = event.data
         assert isinstance(data, Placement)
         touched.add(data.node)
