@@ -18,13 +18,13 @@ from cotenant.events.requests import adopt_subject, logs_subject
 from cotenant.model.quantities import QuantityError, parse_milli, parse_value
 from cotenant.runtime.process import VERSION, Host, run_program
 from cotenant.runtime.settings import parser
-from cotenant_node_executor import koordlet_metrics
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.node import ExecutorNode, Periods
 from cotenant_node_executor.figures import register
 from cotenant_node_executor.host_facts import PODS_BY_KUBELET, executor_status, host_facts, host_given
 from cotenant_node_executor.kernel_machine import KernelMachine
 from cotenant_node_executor.known_log import KnownLog
+from cotenant_node_executor.koordlet_metrics import registry as koordlet_metrics
 from cotenant_node_executor.kubelet_evictions import KubeletEvictions
 from cotenant_node_executor.kubelet_machine import KubeletMachine
 from cotenant_node_executor.kubelet_wiring import add_options, kubelet_node

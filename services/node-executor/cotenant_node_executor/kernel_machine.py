@@ -49,10 +49,12 @@ from cotenant_node_executor.targets.interface import (
     Stat,
     WriteReport,
 )
+from cotenant_node_executor.targets.other.core_groups import CoreGroupAccessor
 from cotenant_node_executor.targets.other.held import HeldValues
 from cotenant_node_executor.targets.other.host import host_accessors
 from cotenant_node_executor.targets.other.realtime import REALTIME
 from cotenant_node_executor.targets.other.storage import read_storage
+from cotenant_node_executor.targets.other.threads import SchedulingCalls
 from cotenant_node_executor.targets.other.writer import OtherWriter
 
 logger = logging.getLogger(__name__)
@@ -100,7 +102,9 @@ class KernelMachine:
             logger.warning("%s", held.problem)
         self.guard = GuardLink(driver, len(given.cpus) if given is not None else len(os.sched_getaffinity(0)))
         """Of the real-time class."""
-        self._other_writer = OtherWriter(host_accessors(driver.threads, driver.pids, self.guard, self._unified), held)
+        self._core_groups = CoreGroupAccessor(SchedulingCalls(), driver.pids)
+        accessors = host_accessors(self._core_groups, driver.threads, driver.pids, self.guard, self._unified)
+        self._other_writer = OtherWriter(accessors, held)
         self._thread_sampler = ThreadSampler(driver.threads)
         self._services = LatencyPoller(driver.pids)
         self._with_threads = False
@@ -168,6 +172,7 @@ class KernelMachine:
             spike=self._urgency.spike,
             threads=self._threads,
             realtime=self.guard.state,
+            core_groups=self._core_groups.shown,
             services=self._services.readings,
         )
 
@@ -203,7 +208,8 @@ class KernelMachine:
         layout = kubelet_layout(self._driver)
         own = self._driver.root_group
         self._applications = {each.name: application_directory(each, layout, own) for each in wanted.host_applications}
-        self._asked = Asked(self._asked.pods, tuple(sorted(self._applications.items())), wanted.cold_memory)
+        applications = tuple(sorted(self._applications.items()))
+        self._asked = msgspec.structs.replace(self._asked, applications=applications, cold_memory=wanted.cold_memory)
         if self._slow is not None:
             self._slow.ask(self._asked)
 
@@ -212,8 +218,9 @@ class KernelMachine:
         if self._slow is None:
             return
         pods = tuple((uid, pod.usage.group) for uid, pod in snapshot.pods.items())
-        if pods != self._asked.pods:
-            self._asked = msgspec.structs.replace(self._asked, pods=pods)
+        containers = tuple([each.usage.group for pod in snapshot.pods.values() for each in pod.containers])
+        if pods != self._asked.pods or containers != self._asked.containers:
+            self._asked = msgspec.structs.replace(self._asked, pods=pods, containers=containers)
             self._slow.ask(self._asked)
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ from cotenant_node_executor.sampling.host_applications import application_direct
 from cotenant_node_executor.sampling.machine import MachineReader
 from cotenant_node_executor.sampling.sampler import Sampler
 from cotenant_node_executor.sampling.slow.cold_memory import by_group
-from cotenant_node_executor.sampling.slow.cpi import Counters
+from cotenant_node_executor.sampling.slow.cpi import Counters, by_pod
 from cotenant_node_executor.sampling.slow.damon import Damon
 from cotenant_node_executor.sampling.slow.page_owners import PageOwners, frames, sampled, system_ram
 from cotenant_node_executor.sampling.slow.readings import Asked, Unavailable
@@ -148,14 +148,17 @@ def test_counters_count_a_groups_own_time(kernel_driver: CgroupDriver, start: St
     kernel_driver.create("podidle")
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     counters = Counters(kernel_driver, SYS, (SOFTWARE_CPU_CLOCK, SOFTWARE_TASK_CLOCK))
-    asked = Asked((("a", "besteffort/poda"), ("idle", "podidle"), ("gone", "podgone")))
+    pods = (("a", "besteffort/poda"), ("idle", "podidle"), ("gone", "podgone"))
+    asked = Asked(pods, containers=(CONTAINER, "podgone/main"))
     try:
         counters.begin(asked, cpus)
     except Unavailable as error:
         pytest.skip(str(error))
 
     time.sleep(0.5)
-    found = counters.end()
+    counted = counters.end()
+    assert set(counted) == {CONTAINER, "podidle"}
+    found = by_pod(asked, counted)
     assert set(found) == {"a", "idle"}
     assert found["a"].cycles > found["idle"].cycles
     assert found["a"].cycles > 1e7, "nanoseconds of the clock"

@@ -87,7 +87,7 @@ class ExecutorCore:
         """The overcommitted resources of the node."""
         self._admission = Admission()
         self._resizes = Resizes(self.pods, self._steps, self._admission, of_kubelet=facts.kubelet_pods)
-        self._topology = TopologyReport(facts.name)
+        self.topology = TopologyReport(facts.name)
         self.wanted = SamplingOptions()
         """Metrics that the node SLO enables; the same object while it does not change."""
         self.slo_ref = ""
@@ -131,7 +131,7 @@ class ExecutorCore:
         elif isinstance(data, NodeSLORendered):
             self.slo = None if event.tombstone else data
             self.slo_ref = event.ref
-            self._changed = self._topology.stale = True
+            self._changed = self.topology.stale = True
             wanted = replace(wanted_by(self.slo), services=self.wanted.services)
             if wanted != self.wanted:
                 self.wanted = wanted
@@ -150,7 +150,7 @@ class ExecutorCore:
                 self._admission.allocatable = data.allocatable
             self._changed = True
         elif isinstance(data, MachineTopology):
-            self._topology.apply(event, data)
+            self.topology.apply(event, data)
 
     def _apply_placement(self, data: Placement, event: Event) -> None:
         key = (data.namespace, data.name)
@@ -172,8 +172,8 @@ class ExecutorCore:
                 self._admission.waiting.add(key)
         self._resizes.placed(key, self.pods.by_name.get(key))
         self._ask_services(before, self.pods.by_name.get(key))
-        if self._topology.depends_on_pods or _holds_cpus(before) or _holds_cpus(self.pods.by_name.get(key)):
-            self._topology.stale = True
+        if self.topology.depends_on_pods or _holds_cpus(before) or _holds_cpus(self.pods.by_name.get(key)):
+            self.topology.stale = True
 
     def _ask_services(self, before: DecodedPlacement | None, now: DecodedPlacement | None) -> None:
         """Set which pods' latency endpoints are polled."""
@@ -197,7 +197,7 @@ class ExecutorCore:
         """Take the newest observation of the machine. `changed`: the pods whose states may differ from the last observation;
         None: unknown."""
         before, self.seen = self.seen, observation
-        self._topology.observe(observation.machine)
+        self.topology.observe(observation.machine)
         self._steps.observe(before, observation, changed)
 
     # -- state for the shell ------------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ class ExecutorCore:
         if seen is None or not self.loaded:
             return ()
         self._changed = False
-        topology = self._topology.decide(self.pods.views.values(), self.slo, now)
+        topology = self.topology.decide(self.pods.views.values(), self.slo, now)
         if self._admission.waiting:
             self._admit(seen)
         reports = self._steps.reports(seen, now)[: MAX_EVENTS_PER_DECISION - 1] if self._steps.open else []

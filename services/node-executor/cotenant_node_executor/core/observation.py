@@ -16,6 +16,7 @@ from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.sampling.threads import NO_THREADS, Threads
 from cotenant_node_executor.targets.disks import Storage
 from cotenant_node_executor.targets.interface import Knob
+from cotenant_node_executor.targets.other.core_groups import NO_CORE_GROUPS, CoreGroups
 from cotenant_node_executor.targets.other.realtime import NO_REALTIME, RealtimeState
 
 NO_STORAGE = Storage()
@@ -42,6 +43,8 @@ class Observation(Struct, frozen=True, gc=False):
     threads: Threads = NO_THREADS
     """Threads of busy pods, if the node SLO protects single threads."""
     realtime: RealtimeState = NO_REALTIME
+    core_groups: CoreGroups = NO_CORE_GROUPS
+    """Cookies of containers as of the last writes; the same object while nothing changed."""
     strangers: tuple[str, ...] = ()
     """Where kubelet runs the pods: directories and pods that do not match, and what cannot be read."""
     services: Services = NO_SERVICES

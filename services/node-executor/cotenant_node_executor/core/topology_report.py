@@ -54,6 +54,11 @@ class TopologyReport:
         self._ended = event.tombstone
 
     @property
+    def reported(self) -> MachineTopology | None:
+        """The newest report, whether it is stored yet or not; None before the machine is known."""
+        return self._next
+
+    @property
     def depends_on_pods(self) -> bool:
         """Whether every pod counts, not only those with CPUs of their own: kubelet's CPUs are assigned by pod."""
         return self._facts is not None and bool(self._facts.kubelet_state)

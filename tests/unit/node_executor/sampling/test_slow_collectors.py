@@ -17,9 +17,10 @@ from cotenant.events.node.topology import MachineTopology
 from cotenant_node_executor.sampling.given import GivenMachine
 from cotenant_node_executor.sampling.idle_pages import IDLE_STATS, hot_bytes, parse_idle_page_stats
 from cotenant_node_executor.sampling.machine import MachineReader
+from cotenant_node_executor.sampling.slow import stalls
 from cotenant_node_executor.sampling.slow.cold_memory import ByPageIdle, by_group, open_cold_memory
 from cotenant_node_executor.sampling.slow.collectors import SlowCollectors
-from cotenant_node_executor.sampling.slow.cpi import CpuCount, parse_count, summed
+from cotenant_node_executor.sampling.slow.cpi import CpuCount, by_pod, parse_count, summed
 from cotenant_node_executor.sampling.slow.damon import Damon, settings
 from cotenant_node_executor.sampling.slow.kidled import Kidled
 from cotenant_node_executor.sampling.slow.numa import NumaReader
@@ -31,9 +32,10 @@ from cotenant_node_executor.sampling.slow.page_owners import (
     parse_iomem,
     sampled,
 )
-from cotenant_node_executor.sampling.slow.readings import Asked, Unavailable
+from cotenant_node_executor.sampling.slow.readings import FACTS, NUMA, Asked, CacheReading, Collected, CpiReading, Unavailable
 from cotenant_node_executor.sampling.slow.resctrl import Resctrl, parse_counter
 from cotenant_node_executor.sampling.slow.worker import SlowWorker
+from cotenant_node_executor.targets.cgroup.files import PRESSURE_STATS
 from cotenant_node_executor.targets.cgroup.sandbox.driver import SandboxDriver
 from cotenant_node_executor.targets.interface import CgroupVersion, Stat
 from tests.integration.node_kernel.waiting import until
@@ -255,6 +257,38 @@ def test_only_two_counters_are_a_count(content: bytes) -> None:
     assert found.cycles >= 0
 
 
+def test_a_pods_cycles_are_those_of_its_containers() -> None:
+    pods = (("a", "burstable/poda"), ("b", "podb"), ("c", "podc"))
+    asked = Asked(pods, containers=("burstable/poda/main", "burstable/poda/side", "podc/main"))
+    counted = {group: CpiReading(10.0, 5.0) for group in ("burstable/poda/main", "burstable/poda/side", "podb")}
+    assert by_pod(asked, counted) == {"a": CpiReading(20.0, 10.0), "b": CpiReading(10.0, 5.0)}
+
+
+# -- stalls ------------------------------------------------------------------------------------------------------------
+
+
+class Stalling(Driver):
+    """Its groups have pressure files."""
+
+    def stat_path(self, group: str, stat: Stat) -> Path | None:
+        beside = super().stat_path(group, Stat.MEMORY_STAT)
+        return beside.parent / stat.value if beside is not None and stat in PRESSURE_STATS else super().stat_path(group, stat)
+
+
+def test_stalls_of_containers_are_read_where_the_kernel_says_them(tmp_path: Path) -> None:
+    driver = Stalling(tmp_path, "n1", version=CgroupVersion.V2)
+    line = "avg10=1.50 avg60=0.00 avg300=0.00 total=9"
+    for name, content in (("main", f"some {line}\nfull {line}\n"), ("torn", "some avg10=\n"), ("none", "")):
+        driver.create(f"burstable/poda/{name}")
+        if content:
+            write(folder_of(driver, f"burstable/poda/{name}"), {"cpu.pressure": content})
+    found = stalls.read(driver, Asked(containers=tuple(f"burstable/poda/{name}" for name in ("main", "torn", "none", "gone"))))
+    assert list(found) == ["burstable/poda/main"]
+    cpu = found["burstable/poda/main"].cpu
+    assert cpu is not None
+    assert (cpu.some.avg10, cpu.full_supported) == (1.5, True)
+
+
 # -- resctrl -----------------------------------------------------------------------------------------------------------
 
 
@@ -274,6 +308,7 @@ def test_occupancy_is_a_sum_and_bandwidth_a_difference(tmp_path: Path) -> None:
         ("/", 150, 0),
         ("BE", 7, 0),
     ]
+    assert resctrl.read(10.0)[0].caches == (CacheReading(0, 100, 1000), CacheReading(1, 50))
     caches(tmp_path, "", ("100\n", "3000\n"), ("50\n", "Unavailable\n"))
     caches(tmp_path, "BE/", ("7\n", "400\n"))
     assert [each.bandwidth_bytes_per_second for each in resctrl.read(20.0)] == [200, 0], "a counter that went back is no rate"
@@ -308,11 +343,12 @@ def test_collectors_run_on_their_own_intervals_and_say_once_what_is_missing(driv
     facts = collectors.facts
     assert facts is not None
     assert sorted(facts.topology.unavailable) == ["cold-memory", "cpi", "resctrl"]
-    assert collectors.next_due == 115.0
+    assert collectors.next_due == 110.0
     (proc / "stat").write_text("cpu  0 0 0 0 0 0 0 0\ncpu0 750 0 0 0 0 0 0 0\n")
     collectors.round(Asked(cold_memory=True), 115.0)
     assert [(each.node, each.cpu_milli, each.memory_bytes) for each in collectors.readings.numa] == [(0, 500, 60 * 1024)]
     assert collectors.facts is facts, "what does not change stays the same object"
+    assert collectors.readings.collected == {FACTS: Collected(2), NUMA: Collected(2)}
     collectors.close()
 
 
@@ -341,6 +377,23 @@ def test_memory_of_the_best_effort_group_is_read_by_numa_node_where_the_kernel_s
     assert [each.best_effort_bytes for each in usage.read(1_000_000_000)] == found
 
 
+@pytest.mark.parametrize(("version", "pages"), [(CgroupVersion.V1, 3), (CgroupVersion.V2, 1)])
+def test_a_pods_pages_by_numa_node_count_once(tmp_path: Path, version: CgroupVersion, pages: int) -> None:
+    driver = SandboxDriver(tmp_path / "cgroup", "node", version=version)
+    for group, own in (("poda", 1), ("poda/main", 2)):
+        driver.create(group)
+        path = driver.stat_path(group, Stat.MEMORY_NUMA)
+        assert path is not None
+        v1, v2 = f"total={own} N0={own}\n", f"anon N0={own * 4096}\nfile N0=0\n"
+        path.write_text(v1 if version is CgroupVersion.V1 else v2)
+    proc = write(tmp_path / "proc", {"stat": "cpu0 0 0 0 0 0 0 0 0\n"})
+    sys = write(tmp_path / "sys", {"devices/system/node/node0/meminfo": "Node 0 MemTotal: 100 kB\n"})
+    usage = NumaReader(driver, proc, sys, {0: 0})
+    asked = Asked((("a", "poda"), ("gone", "podgone")), containers=("poda/main",))
+    assert usage.read(0, asked) == ()
+    assert [each.pods_bytes for each in usage.read(1_000_000_000, asked)] == [pages * 4096]
+
+
 def test_a_failing_collector_is_named_and_the_others_go_on(driver: Driver, tmp_path: Path) -> None:
     class Broken(MachineReader):
         def read(self, rows: object = None) -> tuple[MachineTopology, str]:
@@ -351,6 +404,7 @@ def test_a_failing_collector_is_named_and_the_others_go_on(driver: Driver, tmp_p
     collectors = SlowCollectors(driver, reader, proc=tmp_path, sys=tmp_path)
     collectors.round(Asked(), 0.0)
     assert collectors.readings.unavailable["facts"] == "no such machine"
+    assert collectors.readings.collected == {FACTS: Collected(failed=1)}
 
 
 def test_cold_memory_that_somebody_else_took_over_is_tried_again(driver: Driver, tmp_path: Path) -> None:

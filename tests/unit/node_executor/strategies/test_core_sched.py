@@ -23,7 +23,15 @@ from cotenant_node_executor.strategies.strategy import NodePolicy, StrategyDecis
 from cotenant_node_executor.targets.address import Attribute, NonCgroup, ProcessAttribute, Processes, SysctlAttribute
 from cotenant_node_executor.targets.interface import Knob, KnobSupport, NodeCapabilities
 from cotenant_node_executor.targets.other.cookies import add_cookie, assign_cookie, clear_cookie, read_cookie
-from cotenant_node_executor.targets.other.core_groups import CHECKED_FOR_NS, FORGOTTEN_AFTER_NS, CoreGroupAccessor
+from cotenant_node_executor.targets.other.core_groups import (
+    CHECKED_FOR_NS,
+    FORGOTTEN_AFTER_NS,
+    MOST_COUNTED,
+    NO_CORE_GROUPS,
+    CoreGroupAccessor,
+    HeldCookie,
+    Outcome,
+)
 from cotenant_node_executor.targets.other.threads import SchedulingCalls
 from cotenant_node_executor.targets.other.writer import OtherWriter
 from tests.unit.node_executor.builders_node_executor import batch, capabilities, pod, service, situation, slo
@@ -158,8 +166,10 @@ class Machine:
         self.restart()
 
     def restart(self) -> None:
-        accessor = CoreGroupAccessor(self.kernel, lambda group: self.processes.get(group, []), clock_ns=lambda: self.now)
-        self.writer = OtherWriter({Processes: accessor})
+        self.groups = CoreGroupAccessor(
+            self.kernel, lambda group: self.processes.get(group, []), clock_ns=lambda: self.now
+        )
+        self.writer = OtherWriter({Processes: self.groups})
 
     def fork(self, group: str, pid: int, parent: int | None = None) -> None:
         self.processes[group].append(pid)
@@ -233,6 +243,31 @@ def test_a_container_that_is_put_out_of_its_group_has_no_cookie() -> None:
     assert machine.apply({WEB: "", API: "ls"}) == (1, 0)
     assert machine.cookies(WEB) == {0}
     assert machine.cookies(API) != {0}
+
+
+def test_cookies_and_outcomes_are_shown_and_stay_the_same_object_while_nothing_changes() -> None:
+    machine = Machine({WEB: [10, 11], JOB: [30]})
+    assert machine.groups.shown is NO_CORE_GROUPS
+    machine.apply({WEB: "ls", JOB: "be"})
+    shown = machine.groups.shown
+    assert shown.cookies == {
+        WEB: HeldCookie("ls", machine.kernel.cookies[10]),
+        JOB: HeldCookie("be", machine.kernel.cookies[30]),
+    }
+    assert shown.outcomes == {"ls": Outcome(1), "be": Outcome(1)}
+    machine.apply({WEB: "ls", JOB: "be"})
+    assert machine.groups.shown is shown
+    machine.apply({WEB: "", JOB: "be"})
+    assert list(machine.groups.shown.cookies) == [JOB]
+    machine.kernel.supported = False
+    machine.now += CHECKED_FOR_NS
+    machine.apply({WEB: "ls", JOB: "be"})
+    assert machine.groups.shown.outcomes["ls"].failed == 1
+    machine.kernel.supported = True
+    for number in range(MOST_COUNTED):
+        machine.apply({WEB: f"group-{number}"})
+    assert len(machine.groups.shown.outcomes) == MOST_COUNTED
+    assert "ls" not in machine.groups.shown.outcomes
 
 
 def test_a_kernels_refusal_is_reported_once_and_tried_again() -> None:

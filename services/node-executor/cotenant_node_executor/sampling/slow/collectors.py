@@ -10,6 +10,7 @@ In: the requested readings, the time. Out: the newest readings and facts. A coll
 | cycles and instructions | 10 s of 60 s |
 | resctrl | 10 s |
 | NUMA nodes | 15 s |
+| stalls of containers | 10 s |
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ from typing import TypeVar
 import msgspec
 
 from cotenant_node_executor.sampling.machine import MachineReader
-from cotenant_node_executor.sampling.slow import cpi, numa, resctrl
+from cotenant_node_executor.sampling.slow import cpi, numa, resctrl, stalls
 from cotenant_node_executor.sampling.slow.cold_memory import NO_WAY, Method, cold_memory_ways, open_cold_memory
 from cotenant_node_executor.sampling.slow.readings import (
     COLD_MEMORY,
     CPI,
+    FACTS,
     NUMA,
     RESCTRL,
+    STALLS,
     Asked,
+    Collected,
     CpiReading,
     MachineFacts,
     SlowReadings,
@@ -42,7 +46,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 FACTS_SECONDS = 60.0
 FOREVER = float("inf")
-_FACTS = "facts"
 
 
 class SlowCollectors:
@@ -72,7 +75,7 @@ class SlowCollectors:
         self._counting = False
         self._resctrl = self._opened(RESCTRL, lambda: resctrl.Resctrl(sys))
         self._numa: numa.NumaReader | None = None
-        self._due = {COLD_MEMORY: FOREVER, CPI: 0.0, RESCTRL: 0.0, NUMA: 0.0, _FACTS: 0.0}
+        self._due = {COLD_MEMORY: FOREVER, CPI: 0.0, RESCTRL: 0.0, NUMA: 0.0, STALLS: 0.0, FACTS: 0.0}
 
     def _opened(self, name: str, make: Callable[[], T]) -> T | None:
         try:
@@ -95,24 +98,33 @@ class SlowCollectors:
         """Run due collectors. Raises nothing: a collector that fails is skipped until it is due again."""
         self._ask_for_cold(asked.cold_memory, now)
         for name, run in (
-            (_FACTS, self._read_facts),
+            (FACTS, self._read_facts),
             (COLD_MEMORY, self._read_cold),
             (CPI, self._count),
             (RESCTRL, self._read_resctrl),
             (NUMA, self._read_numa),
+            (STALLS, self._read_stalls),
         ):
             if now >= self._due[name]:
                 try:
                     self._due[name] = now + run(asked, now)
+                    self._count_outcome(name, succeeded=True)
                 except (OSError, ValueError, Unavailable) as error:
+                    self._count_outcome(name, succeeded=False)
                     self._lacks(name, str(error))
                     self._due[name] = now + FACTS_SECONDS
         if self.readings.unavailable != self._unavailable:
             self._publish(unavailable=dict(self._unavailable))
-            self._due[_FACTS] = now
+            self._due[FACTS] = now
 
     def _publish(self, **changes: object) -> None:
         self.readings = msgspec.structs.replace(self.readings, **changes)
+
+    def _count_outcome(self, name: str, *, succeeded: bool) -> None:
+        if name == FACTS or (name == NUMA and self._numa is not None):
+            before = self.readings.collected.get(name, Collected())
+            now = Collected(before.succeeded + succeeded, before.failed + (not succeeded))
+            self._publish(collected={**self.readings.collected, name: now})
 
     def _ask_for_cold(self, asked: bool, now: float) -> None:
         """Start or stop measuring cold memory. Without a request nothing is probed: a probe would switch a scan on."""
@@ -159,7 +171,13 @@ class SlowCollectors:
             return FOREVER
         if self._counting:
             self._counting = False
-            self._publish(cpi={**self._current(asked), **self._counters.end()})
+            counted = self._counters.end()
+            groups = {group for group in asked.containers if group in self.readings.container_cpi}
+            kept = {group: self.readings.container_cpi[group] for group in groups}
+            fresh = {group: reading for group, reading in counted.items() if group in asked.containers}
+            self._publish(
+                cpi={**self._current(asked), **cpi.by_pod(asked, counted)}, container_cpi={**kept, **fresh}
+            )
             return cpi.PERIOD_SECONDS - cpi.WINDOW_SECONDS
         try:
             self._counters.begin(asked, tuple(sorted(self._node_of_cpu)))
@@ -180,10 +198,16 @@ class SlowCollectors:
         self._publish(resctrl=self._resctrl.read(now))
         return resctrl.SECONDS
 
-    def _read_numa(self, _: Asked, now: float) -> float:
-        if self._numa is not None and (found := self._numa.read(round(now * 1e9))):
+    def _read_numa(self, asked: Asked, now: float) -> float:
+        if self._numa is not None and (found := self._numa.read(round(now * 1e9), asked)):
             self._publish(numa=found)
         return numa.SECONDS
+
+    def _read_stalls(self, asked: Asked, _: float) -> float:
+        found = stalls.read(self._driver, asked)
+        if found or self.readings.stalls:
+            self._publish(stalls=found)
+        return stalls.SECONDS
 
     def close(self) -> None:
         """Restore the kernel's settings."""

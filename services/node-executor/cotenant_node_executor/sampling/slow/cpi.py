@@ -1,10 +1,11 @@
 """Cycles and instructions of pods: hardware counters by control group, through perf_event_open.
 
-In: the pods' groups, the online CPUs. Out: a ``CpiReading`` a pod. Rule (koordlet): on each CPU a pair of counters that count
-while a thread of the group runs there, for WINDOW_SECONDS of every PERIOD_SECONDS; each value is raw / (running / enabled), as
-counters may be shared, or raw where either is 0; their sum over all CPUs counts. A pod's group includes its containers'.
+In: the groups of pods' containers, the online CPUs. Out: a ``CpiReading`` a container; a pod's is their sum. Rule (koordlet):
+on each CPU a pair of counters that count while a thread of the group runs there, for WINDOW_SECONDS of PERIOD_SECONDS; each
+value is raw / (running / enabled), as counters may be shared, or raw where either is 0; their sum over all CPUs counts. A pod
+whose containers are not known is counted by its own group, which includes theirs.
 
-Bound: MOST_FILES counters are open at a time; further pods are measured in the next period.
+Bound: MOST_FILES counters are open at a time, at least those of one pod; further pods are measured in the next period.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import os
 import platform
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -71,6 +72,16 @@ def parse_count(content: bytes) -> CpuCount:
     return CpuCount(enabled, running, cycles, instructions)
 
 
+def by_pod(asked: Asked, counted: Mapping[str, CpiReading]) -> dict[str, CpiReading]:
+    """Return the readings of pods by uid, from those of groups."""
+    containers, found = asked.groups_of(), {}
+    for uid, group in asked.pods:
+        own = [counted[each] for each in (group, *containers.get(group, ())) if each in counted]
+        if own:
+            found[uid] = CpiReading(sum(each.cycles for each in own), sum(each.instructions for each in own))
+    return found
+
+
 class Counters:
     """The counters of one window. Raises Unavailable where this machine has none, or they may not be opened."""
 
@@ -92,17 +103,12 @@ class Counters:
     def begin(self, asked: Asked, cpus: Sequence[int]) -> None:
         """Open the counters of as many pods as the bound allows. A group that has gone is left out. Raises Unavailable where
         the kernel refuses counters as such."""
-        at_once = max(1, MOST_FILES // max(2 * len(cpus), 1))
-        pods = asked.pods
-        first = self._next if self._next < len(pods) else 0
-        batch = pods[first : first + at_once]
-        self._next = first + at_once
-        for uid, group in batch:
+        for group in self._batch(asked, MOST_FILES // max(2 * len(cpus), 1)):
             file = self._driver.stat_path(group, Stat.CPU_PRESSURE)
             if file is None or not file.parent.is_dir():
                 continue
             folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            opened = self._open.setdefault(uid, [])
+            opened = self._open.setdefault(group, [])
             try:
                 for cpu in cpus:
                     leader = self._event(self._events[0], folder, cpu, -1)
@@ -113,6 +119,20 @@ class Counters:
                 raise Unavailable(f"perf_event_open: {error.strerror}") from error
             finally:
                 os.close(folder)
+
+    def _batch(self, asked: Asked, most: int) -> list[str]:
+        """The groups of this window: those of whole pods, as many as the bound allows, from where the last window ended."""
+        containers = asked.groups_of()
+        pods = [containers.get(group) or (group,) for _, group in asked.pods]
+        first = self._next if self._next < len(pods) else 0
+        found: list[str] = []
+        self._next = first
+        for groups in pods[first:]:
+            if found and len(found) + len(groups) > most:
+                break
+            found += groups
+            self._next += 1
+        return found
 
     def _event(self, event: Event, folder: int, cpu: int, leader: int) -> int:
         ctypes = self._ctypes
@@ -136,12 +156,12 @@ class Counters:
         return found
 
     def end(self) -> dict[str, CpiReading]:
-        """Read and close the counters of the window."""
+        """Read and close the counters of the window; readings by group."""
         found: dict[str, CpiReading] = {}
         try:
-            for uid, files in self._open.items():
+            for group, files in self._open.items():
                 try:
-                    found[uid] = summed(parse_count(os.read(leader, _READ.size)) for leader, _ in files)
+                    found[group] = summed(parse_count(os.read(leader, _READ.size)) for leader, _ in files)
                 except (OSError, ValueError):
                     continue  # missing in this period
         finally:

@@ -1,8 +1,9 @@
-"""Usage by NUMA node: CPU from the lines of /proc/stat, memory from each node's meminfo, that of batch pods from their group.
+"""Usage by NUMA node: CPU from the lines of /proc/stat, memory from each node's meminfo, that of pods from their
+groups.
 
 In: which CPUs belong to which node. Out: a ``NumaReading`` a node. Memory in use is MemTotal - (MemFree + Active(file) +
-Inactive(file) + SReclaimable); of the best-effort group what its memory.numa_stat counts. The first reading has no CPU, so it
-is none.
+Inactive(file) + SReclaimable); of groups what their memory.numa_stat counts, page cache included. On v1 that counts a group's
+own pages only, so a pod's are the sum with its containers'. The first reading has no CPU, so it is none.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from pathlib import Path
 
 from cotenant_node_executor.sampling.proc import numa_usage_bytes, parse_busy_ticks_per_cpu, parse_numa_meminfo_kb
 from cotenant_node_executor.sampling.sampler import JIFFY_NS
-from cotenant_node_executor.sampling.slow.readings import NumaReading, Unavailable
+from cotenant_node_executor.sampling.slow.readings import Asked, NumaReading, Unavailable
 from cotenant_node_executor.sampling.spikes import BESTEFFORT
 from cotenant_node_executor.targets.cgroup.tree import read_file
-from cotenant_node_executor.targets.interface import CgroupDriver, Stat
+from cotenant_node_executor.targets.interface import CgroupDriver, CgroupVersion, Stat
 from cotenant_node_executor.targets.parse import NUMA_PAGE_BYTES, parse_numa_stat
 
 SECONDS = 15.0
+NOTHING_ASKED = Asked()
 
 
 class NumaReader:
@@ -33,7 +35,7 @@ class NumaReader:
         if not any(self._folder.glob("node[0-9]*")):
             raise Unavailable("this kernel reports no NUMA node")
 
-    def read(self, now_ns: int) -> tuple[NumaReading, ...]:
+    def read(self, now_ns: int, asked: Asked = NOTHING_ASKED) -> tuple[NumaReading, ...]:
         """Return a reading of each node with memory. Raises ValueError for a file of another form."""
         ticks: Counter[int] = Counter()
         for cpu, busy in parse_busy_ticks_per_cpu((self._proc / "stat").read_text()).items():
@@ -41,7 +43,7 @@ class NumaReader:
         last, self._last = self._last, (ticks, now_ns)
         if last is None or now_ns <= last[1]:
             return ()
-        of_batch = self._best_effort()
+        of_batch, of_pods = self._pages(BESTEFFORT), self._pods(asked)
         found: list[NumaReading] = []
         for path in sorted(self._folder.glob("node[0-9]*"), key=lambda path: int(path.name.removeprefix("node"))):
             node = int(path.name.removeprefix("node"))
@@ -49,12 +51,22 @@ class NumaReader:
             if "MemTotal" in memory:
                 passed = max(ticks[node] - last[0][node], 0)
                 milli = passed * JIFFY_NS * 1000 // (now_ns - last[1])
-                found.append(NumaReading(node, milli, numa_usage_bytes(memory), of_batch.get(node)))
+                found.append(NumaReading(node, milli, numa_usage_bytes(memory), of_batch.get(node), of_pods.get(node)))
         return tuple(found)
 
-    def _best_effort(self) -> dict[int, int]:
-        """Bytes of the best-effort group by node; empty where it, or its file, is missing or of another form."""
-        path = self._driver.stat_path(BESTEFFORT, Stat.MEMORY_NUMA)
+    def _pods(self, asked: Asked) -> Counter[int]:
+        """Bytes of all pods by node; empty where none has a figure."""
+        groups = [group for _, group in asked.pods]
+        if self._driver.version is CgroupVersion.V1:
+            groups += asked.containers
+        found: Counter[int] = Counter()
+        for group in groups:
+            found.update(self._pages(group))
+        return found
+
+    def _pages(self, group: str) -> dict[int, int]:
+        """Bytes of a group by node; empty where it, or its file, is missing or of another form."""
+        path = self._driver.stat_path(group, Stat.MEMORY_NUMA)
         content = read_file(path) if path is not None else None
         try:
             pages = parse_numa_stat(self._driver.version, content) if content else ()

@@ -5,14 +5,15 @@ forked later inherit the cookie, so a container is checked again after CHECKED_F
 before are adopted: the first container with a cookie gives it to the group. OSError carries the kernel's
 refusal (EINVAL where it has no core scheduling).
 
-Bound: the containers that were checked within FORGOTTEN_AFTER_NS. Source: core scheduling hook, koordlet rule.
+Bound: the containers that were checked within FORGOTTEN_AFTER_NS; outcomes of MOST_COUNTED groups, the newest. Source: core
+scheduling hook, koordlet rule.
 """
 
 from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -21,7 +22,33 @@ from cotenant_node_executor.targets.other.cookies import CookieCalls, add_cookie
 
 CHECKED_FOR_NS = 30_000_000_000
 FORGOTTEN_AFTER_NS = 300_000_000_000
+MOST_COUNTED = 110
+"""As many as a node may have pods."""
 NO_GROUP = ""
+
+
+class HeldCookie(Struct, frozen=True):
+    """The core-scheduling group of a container, and its cookie."""
+
+    group: str
+    cookie: int
+
+
+class Outcome(Struct, frozen=True):
+    """How often processes were put into a group, and how often the kernel refused it."""
+
+    succeeded: int = 0
+    failed: int = 0
+
+
+class CoreGroups(Struct, frozen=True):
+    """The cookies of containers by control group, as last checked; the outcomes by core-scheduling group."""
+
+    cookies: Mapping[str, HeldCookie] = {}
+    outcomes: Mapping[str, Outcome] = {}
+
+
+NO_CORE_GROUPS = CoreGroups()
 
 
 class _Known(Struct):
@@ -48,6 +75,21 @@ class CoreGroupAccessor:
         self._groups: dict[str, _Known] = {}
         self._checked: dict[str, tuple[str, int]] = {}
         """By control group: the result of the last check, and its time."""
+        self._outcomes: dict[str, Outcome] = {}
+        self._shown: CoreGroups | None = NO_CORE_GROUPS
+        """None: out of date."""
+
+    @property
+    def shown(self) -> CoreGroups:
+        """The state; the same object while nothing changed."""
+        if self._shown is None:
+            cookies = {
+                control_group: HeldCookie(name, self._groups[name].cookie)
+                for control_group, (name, _) in self._checked.items()
+                if name in self._groups
+            }
+            self._shown = CoreGroups(cookies, dict(self._outcomes))
+        return self._shown
 
     def read(self, place: NonCgroup, _attribute: Attribute) -> str | None:
         """The group's name, "" for no cookie, a description where it is neither; None without any process."""
@@ -74,6 +116,7 @@ class CoreGroupAccessor:
         assert isinstance(place, Processes)
         now = self._clock_ns()
         self._checked.pop(place.group, None)
+        self._shown = None
         pids = self._pids_of(place.group)
         if not pids:
             return
@@ -82,9 +125,14 @@ class CoreGroupAccessor:
             for group in self._groups.values():
                 group.pids.difference_update(pids)
             return
-        carrying = self._assigned(value, pids, now)
-        if not carrying:
-            raise OSError(errno.ESRCH, "no process took the cookie")
+        try:
+            carrying = self._assigned(value, pids, now)
+            if not carrying:
+                raise OSError(errno.ESRCH, "no process took the cookie")
+        except OSError:
+            self._count(value, succeeded=False)
+            raise
+        self._count(value, succeeded=True)
         if len(carrying) == len(pids):
             self._seen(place.group, value, carrying, now)
 
@@ -117,8 +165,15 @@ class CoreGroupAccessor:
         self._groups[name] = _Known(cookie, {*carrying}, now)
         return carrying
 
+    def _count(self, name: str, *, succeeded: bool) -> None:
+        before = self._outcomes.pop(name, Outcome())
+        self._outcomes[name] = Outcome(before.succeeded + succeeded, before.failed + (not succeeded))
+        while len(self._outcomes) > MOST_COUNTED:
+            del self._outcomes[next(iter(self._outcomes))]
+
     def _seen(self, control_group: str, name: str, pids: Sequence[int], now: int) -> None:
         self._checked[control_group] = (name, now)
+        self._shown = None
         known = self._groups.get(name)
         if known is not None:
             known.pids.update(pids)
@@ -128,3 +183,4 @@ class CoreGroupAccessor:
         old = now - FORGOTTEN_AFTER_NS
         self._groups = {name: group for name, group in self._groups.items() if group.seen_ns > old}
         self._checked = {group: each for group, each in self._checked.items() if each[1] > old}
+        self._shown = None

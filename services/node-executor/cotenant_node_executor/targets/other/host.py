@@ -31,20 +31,20 @@ from cotenant_node_executor.targets.other.traffic_tree import TrafficTreeAccesso
 
 
 def host_accessors(
+    core_groups: CoreGroupAccessor,
     threads_of: ThreadsOf = no_threads,
     pids_of: ThreadsOf = no_threads,
     realtime: ClassGiver | None = None,
     unified: Callable[[str], Path | None] = lambda _group: None,
 ) -> dict[type, Accessor]:
-    """Return one accessor for each kind of place. `threads_of`, `pids_of`: the threads and the processes of a control group
-    of the executor; `realtime`: gives threads the real-time class, if present; `unified`: a group's
-    directory in the cgroup v2 tree."""
-    calls = SchedulingCalls()
+    """Return one accessor for each kind of place. `core_groups`: the one of processes; `threads_of`, `pids_of`: the threads and
+    the processes of a control group of the executor; `realtime`: gives threads the real-time class, if present; `unified`: a
+    group's directory in the cgroup v2 tree."""
     return {
         Sysctl: SysctlAccessor(),
         SysFile: SysFileAccessor(),
-        Thread: ThreadAccessor(calls),
-        Processes: CoreGroupAccessor(calls, pids_of),
+        Thread: ThreadAccessor(SchedulingCalls()),
+        Processes: core_groups,
         OomScore: OomScoreAccessor(pids_of),
         ResctrlGroup: ResctrlAccessor(threads_of=threads_of),
         RealtimeThreads: RealtimeAccessor(realtime),

@@ -1,0 +1,1 @@
+"""Metrics under the names of koordlet."""

@@ -1,0 +1,116 @@
+"""What strategies do, by koordlet's names: suppression, evictions, burst, core scheduling, OOM scores.
+
+In: the strategies' figures and values of the last cycle, the evictions, the core-scheduling groups as observed. Out: values
+with their labels. Source: koordlet's metrics (v1.8).
+
+Bound: the node's pods and containers; core-scheduling groups as `targets.other.core_groups` keeps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+from cotenant.runtime.figures import Value
+from cotenant_node_executor.core.core import ExecutorCore
+from cotenant_node_executor.koordlet_metrics.values import Metric, container_labels, pods, snapshot_of
+from cotenant_node_executor.strategies.cpu.burst import strategy as burst
+from cotenant_node_executor.strategies.cpu.evict import strategy as cpu_evict
+from cotenant_node_executor.strategies.cpu.suppression import strategy as suppression
+from cotenant_node_executor.strategies.memory import evict as memory_evict
+from cotenant_node_executor.strategies.pod_view import BESTEFFORT
+from cotenant_node_executor.targets.address import OomScore, OomScoreAttribute
+from cotenant_node_executor.targets.interface import Knob
+
+EVICTION_REASONS = {cpu_evict.NAME: "EvictPodByBECPUSatisfaction", memory_evict.NAME: "EvictPodByNodeMemoryUsage"}
+"""By strategy; another one's reason is its name."""
+
+
+def _services_cpu(core: ExecutorCore) -> Iterator[Value]:
+    snapshot = snapshot_of(core)
+    if snapshot is not None:
+        yield sum(each.usage.cpu_milli or 0 for each in snapshot.pods.values() if each.tier != BESTEFFORT) / 1000, {}
+
+
+def _batch_cpu(core: ExecutorCore) -> Iterator[Value]:
+    """The best-effort group, which has YARN's containers too; its pods where it is not measured (the simulated machine)."""
+    snapshot = snapshot_of(core)
+    if snapshot is None:
+        return
+    group = snapshot.tiers.get(BESTEFFORT)
+    of_pods = sum(each.usage.cpu_milli or 0 for each in snapshot.pods.values() if each.tier == BESTEFFORT)
+    yield (of_pods if group is None or group.cpu_milli is None else group.cpu_milli) / 1000, {}
+
+
+def _suppressed(core: ExecutorCore) -> Iterator[Value]:
+    figures = core.figures(suppression.NAME)
+    if figures and core.slo is not None:
+        yield max(0, figures.get(suppression.QUANTITY, 0)) / 1000, {"type": core.slo.cpu_suppress_policy}
+
+
+def _evictions(core: ExecutorCore) -> Iterator[Value]:
+    counts = dict.fromkeys(EVICTION_REASONS.values(), 0)
+    for strategy, count in core.evictions.count.items():
+        reason = EVICTION_REASONS.get(strategy, strategy)
+        counts[reason] = counts.get(reason, 0) + count
+    for reason, count in sorted(counts.items()):
+        yield count, {"reason": reason}
+
+
+def _evicted(core: ExecutorCore) -> Iterator[Value]:
+    """The pods that are being evicted: koordlet keeps a series for each pod that it ever evicted."""
+    for (namespace, name), placed in sorted(core.placed.items()):
+        begun = core.evictions.begun(placed.placement.uid)
+        if begun is not None:
+            reason = EVICTION_REASONS.get(begun.strategy, begun.strategy)
+            yield 1, {"pod_namespace": namespace, "pod_name": name, "reason": reason}
+
+
+def _scaled(knob: Knob, core: ExecutorCore) -> Iterator[Value]:
+    for _, pod, own, group in pods(core):
+        for container in pod.spec.containers:
+            desired = core.desired(f"{group}/{container.name}", knob)
+            if desired is not None and desired.strategy == burst.NAME:
+                labels = container_labels(own, container)
+                del labels["pod_uid"]
+                yield float(desired.value), labels
+
+
+def _oom_scores(core: ExecutorCore) -> Iterator[Value]:
+    """Of containers with an annotation; koordlet shows no container_id here."""
+    for _, pod, own, group in pods(core):
+        for container in pod.spec.containers:
+            desired = core.desired(OomScore(f"{group}/{container.name}"), OomScoreAttribute.ADJUSTMENT)
+            if desired is not None:
+                yield float(desired.value), {**own, "container_name": container.name}
+
+
+def _cookies(core: ExecutorCore) -> Iterator[Value]:
+    cookies = core.seen.core_groups.cookies if core.seen is not None else {}
+    for _, pod, own, group in pods(core) if cookies else ():
+        for container in pod.spec.containers:
+            held = cookies.get(f"{group}/{container.name}")
+            if held is not None:
+                labels = container_labels(own, container)
+                yield 1, {**labels, "core_sched_group": held.group, "core_sched_cookie": str(held.cookie)}
+
+
+def _cookie_outcomes(core: ExecutorCore) -> Iterable[Value]:
+    outcomes = core.seen.core_groups.outcomes if core.seen is not None else {}
+    for group, outcome in sorted(outcomes.items()):
+        yield outcome.succeeded, {"core_sched_group": group, "status": "succeeded"}
+        yield outcome.failed, {"core_sched_group": group, "status": "failed"}
+
+
+METRICS: tuple[Metric, ...] = (
+    ("be_suppress_cpu_cores", "CPU that best-effort work may use, by the policy of suppression", _suppressed),
+    ("be_suppress_ls_used_cpu_cores", "CPU that pods other than best-effort use", _services_cpu),
+    ("be_suppress_be_used_cpu_cores", "CPU that best-effort work uses", _batch_cpu),
+    ("pod_eviction", "Evictions begun, by reason", _evictions),
+    ("pod_eviction_detail", "Pods that are being evicted", _evicted),
+    ("container_scaled_cfs_quota_us", "Quotas that CPU burst has set", partial(_scaled, Knob.CPU_QUOTA)),
+    ("container_scaled_cfs_burst_us", "Bursts that CPU burst has set", partial(_scaled, Knob.CPU_BURST)),
+    ("container_oom_score_adj", "OOM score adjustments that annotations state", _oom_scores),
+    ("container_core_sched_cookie", "Core-scheduling cookies of containers", _cookies),
+    ("core_sched_cookie_manage_status", "Containers put into a core-scheduling group, by outcome", _cookie_outcomes),
+)
