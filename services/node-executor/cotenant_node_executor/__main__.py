@@ -204,7 +204,7 @@ async def program(host: Host, arguments: argparse.Namespace) -> None:
     ]
     register(host.telemetry.meter, host.telemetry.figures, shells)
     if len(shells) == 1:
-        koordlet_metrics.register(host.telemetry.meter, shells[0])
+        koordlet_metrics.register(shells[0], host.telemetry.meter if host.telemetry.exports else None)
     for number, shell in enumerate(shells):
         await host.endpoint(f"logs-{number}", log_handler(shell), subject=logs_subject(shell.node.name))
         await host.endpoint(f"adopt-{number}", adopt_handler(shell), subject=adopt_subject(shell.node.name))

@@ -122,6 +122,11 @@ class Telemetry:
         )
         self.dead_letters.add(0)  # the SDK does not show a counter before its first use
 
+    @property
+    def exports(self) -> bool:
+        """Whether metrics are sent to a collector, besides the page."""
+        return bool(self._endpoint)
+
     def of_deciding_service(self) -> None:
         """Show the metrics that only services which decide have, from the start on."""
         self.folded.add(0)

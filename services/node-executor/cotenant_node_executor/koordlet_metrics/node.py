@@ -20,7 +20,7 @@ from cotenant.events.node.topology import CpuPool, MachineTopology
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
 from cotenant.runtime.figures import Value
 from cotenant_node_executor.core.core import ExecutorCore
-from cotenant_node_executor.koordlet_metrics.values import Metric, OfCore, slow_of, snapshot_of, usage
+from cotenant_node_executor.koordlet_metrics.values import Defined, OfCore, slow_of, snapshot_of, usage
 from cotenant_node_executor.sampling.slow.readings import FACTS, NUMA
 from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
@@ -149,7 +149,7 @@ def _collected(collector: str, core: ExecutorCore) -> Iterator[Value]:
         yield found.failed, {"status": "failed"}
 
 
-METRICS: tuple[Metric, ...] = (
+METRICS: tuple[Defined, ...] = (
     ("node_used_cpu_cores", "CPU that the node uses", _from_snapshot(_node_cpu)),
     ("node_used_memory_bytes", "Memory that the node uses, without page cache", _from_snapshot(_node_memory)),
     ("node_metric_node_usage", "Usage of the node by resource", _from_snapshot(_node_usage)),

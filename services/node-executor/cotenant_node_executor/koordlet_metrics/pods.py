@@ -16,7 +16,7 @@ from cotenant.model.quantities import QuantityError, Scalar, parse_value
 from cotenant.runtime.figures import Value
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.koordlet_metrics.node import OVERCOMMITTED
-from cotenant_node_executor.koordlet_metrics.values import Metric, container_labels, pods, slow_of, snapshot_of
+from cotenant_node_executor.koordlet_metrics.values import Defined, container_labels, pods, slow_of, snapshot_of
 from cotenant_node_executor.sampling.snapshot import PressureSet
 
 
@@ -73,7 +73,7 @@ def _counters(core: ExecutorCore) -> Iterator[Value]:
                 yield found.instructions, {**labels, "cpi_field": "instructions"}
 
 
-METRICS: tuple[Metric, ...] = (
+METRICS: tuple[Defined, ...] = (
     ("pod_psi", "Stalled share of time of a pod, in percent", _pod_stalls),
     ("container_psi", "Stalled share of time of a container, in percent", _container_stalls),
     ("container_cpi", "Cycles and instructions of a container in its last window", _counters),

@@ -13,7 +13,7 @@ from functools import partial
 
 from cotenant.runtime.figures import Value
 from cotenant_node_executor.core.core import ExecutorCore
-from cotenant_node_executor.koordlet_metrics.values import Metric, container_labels, pods, snapshot_of
+from cotenant_node_executor.koordlet_metrics.values import Defined, container_labels, pods, snapshot_of
 from cotenant_node_executor.strategies.cpu.burst import strategy as burst
 from cotenant_node_executor.strategies.cpu.evict import strategy as cpu_evict
 from cotenant_node_executor.strategies.cpu.suppression import strategy as suppression
@@ -102,7 +102,7 @@ def _cookie_outcomes(core: ExecutorCore) -> Iterable[Value]:
         yield outcome.failed, {"core_sched_group": group, "status": "failed"}
 
 
-METRICS: tuple[Metric, ...] = (
+METRICS: tuple[Defined, ...] = (
     ("be_suppress_cpu_cores", "CPU that best-effort work may use, by the policy of suppression", _suppressed),
     ("be_suppress_ls_used_cpu_cores", "CPU that pods other than best-effort use", _services_cpu),
     ("be_suppress_be_used_cpu_cores", "CPU that best-effort work uses", _batch_cpu),

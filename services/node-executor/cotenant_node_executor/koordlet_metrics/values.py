@@ -14,7 +14,7 @@ from cotenant_node_executor.sampling.slow.readings import SlowReadings
 from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 
 OfCore = Callable[[ExecutorCore], Iterable[Value]]
-Metric = tuple[str, str, OfCore]
+Defined = tuple[str, str, OfCore]
 """Name without its prefix, description, values."""
 NOTHING_SLOW = SlowReadings()
 
