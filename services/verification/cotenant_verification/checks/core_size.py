@@ -1,8 +1,8 @@
 """The size of a core: the entries of all its containers, without shared ones.
 
 In: an object. Out: a count. Walks attributes, slots, dicts, lists and sets of the project's own classes, each object once;
-frozen structs are data, whose content is not counted. Caches and memories that state a bound of their own (`BOUNDED`) are left out: a live core's have what ended pods had as well,
-until they are full, and a fresh core's are nearly empty.
+frozen structs are data, whose content is not counted. Caches and memories that state a bound of their own (`BOUNDED`) are left
+out: a live core's have what ended pods had as well, until they are full, and a fresh core's are nearly empty.
 """
 
 from __future__ import annotations
