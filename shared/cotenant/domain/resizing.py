@@ -181,10 +181,11 @@ def next_resize(
         admitted, counted = before.admitted, before.counted
         if report is not None and report.sequence == before.sequence:
             admitted = report.admitted or admitted
+            in_force = larger(admitted, report.applied) if report.applied else admitted
             if report.state is not ResizeState.IN_PROGRESS:
-                counted = admitted
+                counted = in_force
             if report.state is ResizeState.DEFERRED:
-                counted = larger(had, admitted)
+                counted = larger(had, in_force)
     if not same_amounts(had, asked):
         return PlacementResize(sequence=sequence, admitted=admitted, counted=larger(asked, counted))
     if before is None or (

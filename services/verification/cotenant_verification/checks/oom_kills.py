@@ -2,19 +2,26 @@
 
 In: a node after each of its steps, with the pods that its kernel killed and every pod's memory then; manifests as the log has
 them. Out: pods that should not have been killed, and how often each was. The limit of a pod is the sum of its containers'
-limits, in batch memory for batch pods; its request is of the machine's own memory, so a batch pod has none.
+limits, in batch memory for batch pods; its request is of the machine's own memory, so a batch pod has none. While a pod is
+resized in place each of these is one of several: what the node reported last as admitted and as in force, and what is asked for
+unless the node has decided on it. Bound: the pods of the last sample of each node, KEPT kills.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.domain.qos import QoSClass, qos_raw
+from cotenant.domain.resizing import pod_with_resources, stated
+from cotenant.events.node.runs import RunStatus
 from cotenant.events.placements import Placement
+from cotenant.events.resizes import ResizeState
 from cotenant.model.names import BATCH_MEMORY, MEMORY
 from cotenant.model.quantities import resource_amount
-from cotenant.model.subjects import execution_subject
+from cotenant.model.subjects import execution_subject, run_subject
+from cotenant_node_executor.sampling.snapshot import PodSample
 from cotenant_node_executor.simulated.sampler import OutOfMemory
 from cotenant_verification.checks.log_view import LogView
 from cotenant_verification.harness.nodes import GIB, ChaosNode
@@ -36,38 +43,70 @@ class OomKills:
         self.times: Counter[tuple[str, int, str]] = Counter()
         """How often each pod was killed: by node, the node's boot, uid."""
 
+        self._sampled: dict[str, Mapping[str, PodSample]] = {}
+        """The pods of each node's last sample, by uid."""
+
     def ended(self, node: ChaosNode) -> None:
         """Take in the pods that a node's kernel killed in its last step."""
         for end in node.out_of_memory:
             self.times[node.node_name, node.boot, end.uid] += 1
-            self.reasons["by the machine's want" if end.machine else "beyond their limit"] += 1
-            placements = self.placements(node.node_name)
-            if end.uid in placements and len(self.wrong) < KEPT:
-                self._judge(node, end, placements)
+            self.killed(node.node_name, node.machine.memory_gib * GIB, end, self._sampled.get(node.node_name, {}))
+        snapshot = node.simulated.snapshot
+        self._sampled[node.node_name] = snapshot.pods if snapshot is not None else {}
+
+    def killed(self, node: str, memory_bytes: int, end: OutOfMemory, before: Mapping[str, PodSample]) -> None:
+        """Judge one kill on a node with this memory. `before`: the node's pods at the sample before it, by uid."""
+        self.reasons["by the machine's want" if end.machine else "beyond their limit"] += 1
+        placements = self.placements(node)
+        if end.uid not in placements or len(self.wrong) >= KEPT:
+            return
+        own, held = placements[end.uid], end.held[end.uid]
+        what = f"{own.namespace}/{own.name} on {node}, which held {held // MIB} MiB, was killed"
+        wrong = self._beyond_machine(end, placements, memory_bytes) if end.machine else self._beyond_limit(end, own, before)
+        if wrong:
+            self.wrong.append((execution_subject(node, "runtime"), f"{what} {wrong}"))
 
     def placements(self, node: str) -> dict[str, Placement]:
         """Placements on a node according to the log, by uid."""
         held = (event.data for event in self._view.placed[node].values())
         return {data.uid: data for data in held if isinstance(data, Placement)}
 
-    def _judge(self, node: ChaosNode, end: OutOfMemory, placements: dict[str, Placement]) -> None:
-        own, held = placements[end.uid], end.held[end.uid]
-        pod = decode_pod(own.pod)
-        what = f"{own.namespace}/{own.name} on {node.node_name}, which held {held // MIB} MiB, was killed"
-        subject = execution_subject(node.node_name, "runtime")
-        if not end.machine:
-            limit = memory_limit(pod)
-            if limit is None or held <= limit:
-                self.wrong.append((subject, f"{what} at a limit of {'none' if limit is None else limit // MIB} MiB"))
-            return
-        if held > memory_request(pod):
-            return
-        slack = node.machine.memory_gib * GIB * ROUNDING_PERMILLE // 1000
+    def _beyond_limit(self, end: OutOfMemory, own: Placement, before: Mapping[str, PodSample]) -> str:
+        """Why a kill at a pod's limit is wrong; empty: it is right."""
+        held, limits = end.held[end.uid], [memory_limit(each) for each in self._as_resized(own)]
+        known = [each for each in limits if each is not None]
+        if not known or held <= min(known):
+            return f"at a limit of {min(known) // MIB if known else 'none'} MiB"
+        sample = before.get(end.uid)
+        used = (sample.usage.memory_bytes or 0) if sample is not None else 0
+        if used > min(known) and (len(known) < len(limits) or held <= max(known)):
+            return f"at a limit of {min(known) // MIB} MiB, which was written while it used {used // MIB} MiB"
+        return ""
+
+    def _beyond_machine(self, end: OutOfMemory, placements: Mapping[str, Placement], memory_bytes: int) -> str:
+        """Why a kill for lack of the machine's memory is wrong; empty: it is right."""
+        if end.held[end.uid] > min(memory_request(each) for each in self._as_resized(placements[end.uid])):
+            return ""
+        slack = memory_bytes * ROUNDING_PERMILLE // 1000
         for uid, other in end.held.items():
-            if uid in placements and other > memory_request(decode_pod(placements[uid].pod)) + slack:
-                more = f"within its request, while {placements[uid].name} ran with {other // MIB} MiB, beyond its own"
-                self.wrong.append((subject, f"{what} {more}"))
-                return
+            if uid not in placements:
+                continue
+            if other > max(memory_request(each) for each in self._as_resized(placements[uid])) + slack:
+                return f"within its request, while {placements[uid].name} ran with {other // MIB} MiB, beyond its own"
+        return ""
+
+    def _as_resized(self, placement: Placement) -> list[Pod]:
+        """The manifests of which one is in force; one, if the pod is not being resized."""
+        pod, resize = decode_pod(placement.pod), placement.resize
+        if resize is None:
+            return [pod]
+        event = self._view.last.get(run_subject(placement.node, placement.namespace, placement.name))
+        run = event.data if event is not None and isinstance(event.data, RunStatus) else None
+        report = run.resize if run is not None and run.uid == placement.uid else None
+        found = [report.admitted or resize.admitted, report.applied] if report is not None else [resize.admitted]
+        if report is None or report.sequence != resize.sequence or report.state is ResizeState.DEFERRED:
+            found.append(stated(pod.spec))
+        return [pod_with_resources(pod, each) for each in found if each]
 
 
 def memory_limit(pod: Pod) -> int | None:

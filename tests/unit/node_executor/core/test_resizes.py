@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from cotenant.api.objects.pod import Pod
@@ -160,6 +161,44 @@ def test_a_memory_limit_below_what_is_used_waits() -> None:
     bench.cycle()
     assert bench.values(small)[Knob.MEMORY_LIMIT] == str(512 * MIB)
     assert bench.resize_of("p").state is ResizeState.DONE
+
+
+@pytest.mark.parametrize(("cpu", "state"), [("4", ResizeState.DEFERRED), ("5", ResizeState.INFEASIBLE)])
+def test_a_memory_limit_waits_also_while_a_further_resize_is_not_admitted(cpu: str, state: ResizeState) -> None:
+    """Otherwise the kernel would kill the container at the limit that was admitted before."""
+    bench = Node().load()
+    large, small = sized("p", "1", "1Gi"), sized("p", "1", "512Mi")
+    bench.begin(large, 1000)
+    bench.begin(sized("q", "1"), 1000)
+    bench.ask(large, small, 1000)
+    bench.reading = replace(snapshot(100), pods=dict(using(large, 700 * MIB)))
+    bench.cycle()
+    bench.ask(small, sized("p", cpu, "1Gi"), 4000)
+    for _ in range(2):
+        bench.cycle()
+        status = bench.resize_of("p")
+        assert (status.state, status.admitted, status.applied) == (state, stated(small.spec), stated(large.spec))
+        assert bench.values(small)[Knob.MEMORY_LIMIT] == str(GIB)
+        bench.restarted()
+    bench.reading = replace(snapshot(100), pods=dict(using(large, 300 * MIB)))
+    bench.cycle()
+    status = bench.resize_of("p")
+    assert (status.state, status.admitted, status.applied) == (state, stated(small.spec), ())
+    assert bench.values(small)[Knob.MEMORY_LIMIT] == str(512 * MIB)
+
+
+def test_a_refused_value_counts_also_while_a_further_resize_is_not_admitted() -> None:
+    bench = Node().load()
+    large, small = sized("p", "3"), sized("p", "1")
+    bench.begin(large, 3000)
+    bench.ask(large, small, 3000)
+    refused = RefusedValue(pod_view(small).groups[1], Knob.CPU_QUOTA, "cpu.cfs_quota_us", "100000", 22, "no")
+    bench.cycle(WriteReport(refused=(refused,)))
+    bench.ask(small, sized("p", "5"), 5000)
+    bench.cycle(WriteReport(still_refused=1))
+    assert bench.resize_of("p").applied == stated(large.spec)
+    bench.cycle()
+    assert (bench.resize_of("p").state, bench.resize_of("p").applied) == (ResizeState.INFEASIBLE, ())
 
 
 def test_what_waits_never_moves_a_pod_to_another_class() -> None:

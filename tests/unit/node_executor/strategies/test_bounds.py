@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+import pytest
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,7 +28,7 @@ from cotenant_node_executor.strategies.pods.pod_values import group_shares
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import NodePolicy, Reclaim, StrategyDecision
 from cotenant_node_executor.targets.address import EgressClass, NonCgroup, TcTree, TerwayAttribute, TerwayFile
-from cotenant_node_executor.targets.cgroup.files import check_value
+from cotenant_node_executor.targets.cgroup.files import INT64_MAX, check_value
 from cotenant_node_executor.targets.interface import RECLAIM, Knob, KnobSupport
 from cotenant_node_executor.targets.other.terway import TerwayAccessor
 from cotenant_node_executor.targets.other.traffic_tree import parsed
@@ -242,7 +243,22 @@ LIMIT = st.fixed_dictionaries(
 )
 
 
+def stated(sync: int | None = None, size: int = GIB) -> dict[str, Any]:
+    own = {} if sync is None else {"pageCacheLimitSync": sync}
+    return {"enable": True, "pageCacheLimitEnable": 1, "pageCacheLimitSize": size, **own}
+
+
+def refused(of_class: dict[str, Any]) -> list[str]:
+    """The fields of an enabled class that are out of range."""
+    ranges = {"pageCacheLimitEnable": (0, 1), "pageCacheLimitSize": (-1, INT64_MAX), "pageCacheLimitSync": (0, 1)}
+    return [name for name, (low, high) in ranges.items() if of_class["enable"] and not low <= of_class.get(name, 0) <= high]
+
+
 @settings(max_examples=150, deadline=None)
+@example(stated(sync=-1), None, None)
+@example(stated(size=2**63), None, None)
+@example(stated(), stated(sync=-1), "16Mi")
+@example(stated(sync=1), stated(size=2**63), None)
 @given(LIMIT, st.one_of(st.none(), LIMIT), st.sampled_from([None, "16Mi", "1Gi"]))
 def test_a_page_cache_limit_is_one_that_the_kernel_takes_and_within_the_memory_limit(
     of_class: dict[str, Any], annotation: dict[str, Any] | None, memory: str | None
@@ -251,6 +267,11 @@ def test_a_page_cache_limit_is_one_that_the_kernel_takes_and_within_the_memory_l
     limits = {"limits": {"memory": memory}} if memory is not None else {}
     web = pod("web", "LS", requests={"cpu": "1"}, annotations=annotations, **limits)
     there = situation([web], node_slo=document(resourceQOSStrategy={"lsClass": {"memoryQOS": of_class}}), kernel=VENDOR)
+    if names := refused(of_class):
+        with pytest.raises(ValueError, match=rf"memoryQOS\.({'|'.join(names)}) is|Expected `int") as error:
+            page_cache.decide(there, None)
+        assert "lsclass.memoryqos" in str(error.value).lower()
+        return
     decision = page_cache.decide(there, None)
     most = {"16Mi": 16 * MIB, "1Gi": GIB}.get(memory or "", 2**63)
     for own in values_of(decision).values():

@@ -68,6 +68,18 @@ def test_a_pod_that_grows_is_counted_with_what_it_asks_for_at_once() -> None:
     assert "Insufficient cpu" in waiting.message
 
 
+@pytest.mark.parametrize(("state", "left"), [(ResizeState.DEFERRED, 2000), (ResizeState.INFEASIBLE, 1000)])
+def test_what_is_still_in_force_counts_while_a_further_resize_is_not_admitted(state: ResizeState, left: int) -> None:
+    story = story_with("3")
+    resize(story, "1")
+    reports(story, ResizeState.IN_PROGRESS, "1", applied=amounts("3"))
+    resize(story, "2")
+    reports(story, state, "1", applied=amounts("3"))
+    assert placed(story).requests["cpu"] == 3000
+    reports(story, state, "1")
+    assert placed(story).requests["cpu"] == left
+
+
 def test_a_pod_that_shrinks_gives_its_room_when_the_node_has_done_it() -> None:
     """The room goes to the pod that waits for it without another event."""
     story = story_with("3")

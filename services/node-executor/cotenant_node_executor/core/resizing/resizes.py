@@ -9,7 +9,8 @@ resize, for the report. The rules:
     deferred               more than is left beside the other pods and reservations; looked at again in each cycle, in
                            the order of priority, QoS class and age
     in progress            admitted, but a value could not be written; a memory limit below what its container uses waits
-                           until it uses less, so that the kernel kills nobody
+                           until it uses less, so that the kernel kills nobody; it also waits if a further resize is
+                           deferred or refused meanwhile
     done                   every value is in force; only now the scheduler counts less than before
 
 A resize that asks for no more of any resource is always admitted. Where kubelet runs the pods it decides: a resize is done when
@@ -37,12 +38,11 @@ from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.placed import DecodedPlacement, Key
 from cotenant_node_executor.core.placed_pods import PlacedPods
 from cotenant_node_executor.core.pod_steps import PodSteps
-from cotenant_node_executor.core.resizing.amounts import CPU_NAMES, WAITS, changed, restarted, spared, used_memory
+from cotenant_node_executor.core.resizing.amounts import CPU_NAMES, changed, restarted, spared, used_memory
 from cotenant_node_executor.strategies.pod_view import pod_view
 from cotenant_node_executor.targets.interface import WriteReport
 
 _CLASSES = (KubeQoS.GUARANTEED, KubeQoS.BURSTABLE, KubeQoS.BEST_EFFORT)
-_FINAL = frozenset({ResizeState.DONE, ResizeState.INFEASIBLE})
 
 
 class Resizes:
@@ -59,6 +59,8 @@ class Resizes:
         """By pod: its uid, and what became of its last resize here."""
         self._refused: set[str] = set()
         """Groups with a value that the kernel refused in the last cycle."""
+        self._waiting: set[Key] = set()
+        """Pods with a memory limit that waited in the last cycle until the container uses less."""
         steps.resize_of = self._status_of
 
     def placed(self, key: Key, placed: DecodedPlacement | None) -> None:
@@ -85,6 +87,7 @@ class Resizes:
 
     def judge(self, seen: Observation, now: datetime) -> None:
         """Decide on every resize, and give the pods the resources that they have then."""
+        self._waiting.clear()
         if not self.open:
             return
         for key in sorted(self.open, key=self._order):
@@ -114,36 +117,33 @@ class Resizes:
             done = ResizeStatus(sequence=sequence, state=ResizeState.DONE, since=now, admitted=stated(pod.spec))
             self._decide(key, uid, current, done)
             return
+        before = last.applied if last is not None else ()
         if not ends and (current is None or current.state is ResizeState.DEFERRED):
             wants = stated(pod.spec)
             refused = self._why_not(key, asked, has, wants, seen)
             if refused is None:
-                before = last.applied if last is not None and last.applied else has
                 status = ResizeStatus(
-                    sequence=sequence, state=ResizeState.IN_PROGRESS, since=now, admitted=wants, applied=before
+                    sequence=sequence, state=ResizeState.IN_PROGRESS, since=now, admitted=wants, applied=before or has
                 )
             else:
-                status = ResizeStatus(sequence=sequence, state=refused[0], since=now, message=refused[1], admitted=has)
+                state, why = refused
+                status = ResizeStatus(sequence=sequence, state=state, since=now, message=why, admitted=has, applied=before)
             self._decide(key, uid, current, status)
             current = status
-        if current is None:
-            self._give(key, asked, has)
-            return
-        if current.state is not ResizeState.IN_PROGRESS:
-            self._give(key, asked, current.admitted)
-            return
-        applied = current.applied or current.admitted
-        usable, waits = spared(current.admitted, applied, used_memory(seen, pod))
-        if waits and asked.view is not None and pod_view(pod_with_resources(pod, usable)).group != asked.view.group:
-            usable = applied  # the mixture would be of another QoS class
+        admitted, applied = (current.admitted, current.applied) if current is not None else (has, before)
+        usable, waits = spared(admitted, applied, used_memory(seen, pod))
+        if waits:
+            self._waiting.add(key)
+            if asked.view is not None and pod_view(pod_with_resources(pod, usable)).group != asked.view.group:
+                usable = applied  # the mixture would be of another QoS class
         self._give(key, asked, usable)
-        if waits != current.message:
+        if current is not None and current.state is ResizeState.IN_PROGRESS and waits != current.message:
             self._decide(key, uid, current, replace(current, message=waits))
 
     def _decide(self, key: Key, uid: str, before: ResizeStatus | None, status: ResizeStatus) -> None:
         """Keep what was decided, since when it has been so, and report it."""
         if before is not None and before.state is status.state:
-            if status.state is ResizeState.DEFERRED:
+            if status.state is ResizeState.DEFERRED and before.applied == status.applied:
                 return  # for the same reason, with the figures of when it was deferred
             status = replace(status, since=before.since)
         if before == status:
@@ -221,7 +221,8 @@ class Resizes:
     # -- after the writes ----------------------------------------------------------------------------------------------
 
     def wrote(self, report: WriteReport, now: datetime) -> None:
-        """Take over the writes of a cycle: a resize whose values are all in force is done."""
+        """Take over the writes of a cycle: a resize whose values are all in force is done, and so is one whose memory limit
+        waited while a further resize was deferred or refused."""
         if not self.open:
             return
         refused = {refused.place for refused in report.refused if isinstance(refused.place, str)}
@@ -231,11 +232,12 @@ class Resizes:
             last = self._last(key, placement.uid)
             if last is None or placement.resize is None or last.sequence != placement.resize.sequence:
                 continue
-            if last.state is not ResizeState.IN_PROGRESS or last.message.startswith(WAITS):
+            in_progress = last.state is ResizeState.IN_PROGRESS
+            if key in self._waiting or not (in_progress or last.applied):
                 continue
             group = asked.view.group if asked.view is not None else ""
-            if any(each == group or each.startswith(f"{group}/") for each in self._refused):
-                status = replace(last, message="the kernel refused a value; it is tried again")
-            else:
-                status = replace(last, state=ResizeState.DONE, since=now, message="", applied=())
-            self._decide(key, placement.uid, last, status)
+            if not any(each == group or each.startswith(f"{group}/") for each in self._refused):
+                done = replace(last, state=ResizeState.DONE, since=now, message="") if in_progress else last
+                self._decide(key, placement.uid, last, replace(done, applied=()))
+            elif in_progress:
+                self._decide(key, placement.uid, last, replace(last, message="the kernel refused a value; it is tried again"))

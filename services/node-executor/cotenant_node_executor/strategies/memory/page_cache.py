@@ -10,7 +10,8 @@ kernel: an order to reclaim what a pod has above its limit, for the pod that is 
 v2 reclaims this much of the pod, which is page cache as long as there is no swap; v1 drops as much of it as possible.
 A pod under memory pressure (some, avg10, at PRESSURE_PERCENT) is skipped. That bounds the page cache once a second, not at
 each page. A disabled class has no limit, nor has a pod whose annotation has the policy `none`; `auto` begins without the
-class's. Source: memory QoS, the page-cache fields of koordlet's newest MemoryQOS.
+class's. A field that is out of range is refused by its name. Source: memory QoS, the page-cache fields of koordlet's newest
+MemoryQOS.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from cotenant_node_executor.strategies.memory.qos_config import (
     asked_by,
     class_of,
     document_of,
+    in_range,
+    where_of,
 )
 from cotenant_node_executor.strategies.pod_view import ContainerShape, PodView
 from cotenant_node_executor.strategies.sections import (
@@ -43,12 +46,15 @@ from cotenant_node_executor.strategies.sections import (
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Cause, Desired, Input, NodePolicy, Reclaim, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place
+from cotenant_node_executor.targets.cgroup.files import INT64_MAX
 from cotenant_node_executor.targets.interface import RECLAIM, Knob, NodeCapabilities
 
 NAME = "page-cache"
 KNOBS = (Knob.MEMORY_PAGECACHE_SIZE, Knob.MEMORY_PAGECACHE_SYNC, Knob.MEMORY_PAGECACHE_ENABLE)
 MIN_OVER_BYTES = 16 * 1024**2
 PRESSURE_PERCENT = 5
+RANGES = {"pageCacheLimitEnable": (0, 1), "pageCacheLimitSize": (-1, INT64_MAX), "pageCacheLimitSync": (0, 1)}
+"""What the kernel's files take; a size of -1, as of 0, is no limit and not written."""
 
 
 class PageCacheLimit(Struct, frozen=True, kw_only=True, rename=lower_name, cache_hash=True):
@@ -81,14 +87,16 @@ class PageCache(Struct, frozen=True):
 def _rule(slo: NodeSLORendered) -> Rule:
     strategy = raw_section(slo, QOS)
     return {
-        name: fitted(class_part(strategy, field, PART, {}, {}), PageCacheLimit, f"{field}.{PART}")
+        name: in_range(
+            fitted(class_part(strategy, field, PART, {}, {}), PageCacheLimit, f"{field}.{PART}"), where_of(field), RANGES
+        )
         for name, field in CLASSES.items()
     }
 
 
 @lru_cache(maxsize=256)
 def limit_of(of_class: PageCacheLimit, annotation: str | None) -> PageCacheLimit:
-    """Return the limit of a pod with this annotation. An unreadable annotation counts as absent."""
+    """Return the limit of a pod with this annotation. One that is unreadable or out of range counts as absent."""
     if annotation is None:
         return of_class
     try:
@@ -96,7 +104,7 @@ def limit_of(of_class: PageCacheLimit, annotation: str | None) -> PageCacheLimit
         if policy == POLICY_NONE:
             return NO_LIMIT
         base = NO_LIMIT if policy == POLICY_AUTO else of_class
-        return fitted({**document_of(base), **stated}, PageCacheLimit, PART)
+        return in_range(fitted({**document_of(base), **stated}, PageCacheLimit, PART), PART, RANGES)
     except ValueError:
         return of_class
 

@@ -25,6 +25,7 @@ from cotenant_node_executor.strategies.sections import (
     QOS,
     JsonObject,
     JsonValue,
+    T,
     class_part,
     fitted,
     lower_name,
@@ -90,25 +91,36 @@ class MemoryRule(Struct, frozen=True, cache_hash=True):
 def memory_rule(strategy: Mapping[str, JsonValue]) -> MemoryRule:
     """Return the rule of a QoS strategy with lower-case names. Raises ValueError that names the field."""
     lsr, ls, be, system = (
-        _in_range(fitted(class_part(strategy, field, PART, CLASS_DEFAULTS[name], NEUTRAL), MemoryQOS, f"{field}.{PART}"), field)
+        in_range(
+            fitted(class_part(strategy, field, PART, CLASS_DEFAULTS[name], NEUTRAL), MemoryQOS, f"{field}.{PART}"),
+            where_of(field),
+            _PERCENTAGES,
+        )
         for name, field in CLASSES.items()
     )
     return MemoryRule(lsr, ls, be, system, states(strategy, PART))
 
 
-def _in_range(config: MemoryQOS, field: str) -> MemoryQOS:
-    """Return a class's configuration if its percentages are 0..100, as the NodeSLO's schema has them."""
-    percentages = {
-        "minLimitPercent": config.min_limit_percent,
-        "lowLimitPercent": config.low_limit_percent,
-        "throttlingPercent": config.throttling_percent,
-        "wmarkRatio": config.wmark_ratio,
-    }
-    for name, percent in percentages.items():
-        if percent is not None and not 0 <= percent <= 100:
-            of_class = f"{field.removesuffix('class')}Class"
-            raise ValueError(f"{QOS}.{of_class}.{PART}.{name} is {percent}: must be between 0 and 100")
+_PERCENTAGES = dict.fromkeys(("minLimitPercent", "lowLimitPercent", "throttlingPercent", "wmarkRatio"), (0, 100))
+"""As the NodeSLO's schema has them."""
+
+
+def in_range(config: T, where: str, ranges: Mapping[str, tuple[int, int]]) -> T:
+    """Return a configuration each of whose values is unstated or from the first to the second number of its field's range.
+
+    The names are those of the NodeSLO. Raises ValueError that names the field, below `where`.
+    """
+    values = {lower_name(field): getattr(config, field) for field in config.__struct_fields__}
+    for name, (least, most) in ranges.items():
+        value = values[name.lower()]
+        if value is not None and not least <= value <= most:
+            raise ValueError(f"{where}.{name} is {value}: must be between {least} and {most}")
     return config
+
+
+def where_of(field: str) -> str:
+    """Return the path in the NodeSLO of the memory QoS of a class, from the class's field in lower case."""
+    return f"{QOS}.{field.removesuffix('class')}Class.{PART}"
 
 
 def class_of(qos: QoSClass, kubernetes: KubeQoS) -> str:

@@ -22,8 +22,8 @@ LEFT_ALONE = timedelta(minutes=2)
 
 
 def kills_hit_pods_beyond_limits(moment: Moment) -> Wrong:
-    """A kernel kills a pod that holds more than its limit. If the machine lacks memory it kills no pod within its request while
-    another pod runs that is beyond its own."""
+    """A kernel kills a pod that holds more than its limit, which a resize in place does not lower below what is used. If the
+    machine lacks memory it kills no pod within its request while another pod runs that is beyond its own."""
     yield from moment.oom_kills.wrong
 
 
