@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-CACHES = frozenset({"_evaluations", "_choices", "_figures", "_static", "_ended", "_usage", "_desired"})
+CACHES = frozenset({
+    *("_evaluations", "_choices", "_figures", "_static", "_ended", "_usage", "_desired"),
+    *("_needs", "_adds", "_kinds", "_recognised", "_alike", "_shared"),
+})
+"""The second line: results by the shape of a pod, of which resizes and updates bring ever new ones."""
 LIMIT = 2_000_000
 
 
