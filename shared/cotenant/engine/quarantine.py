@@ -3,7 +3,8 @@
 A message that can be decoded may still hold figures that no rule covers. Where `apply` raises, that message is
 quarantined. Where `decide` raises, the messages folded since the last good decision are suspected: the next incarnation folds
 them last, part by part with a decision after each. A part that fails is cut into PARTS smaller ones for the incarnation after
-that, until it is a single message, which is quarantined.
+that, until it is a single message, which is quarantined. Where `decide` raises without the suspected messages too, they are
+not at fault: everything that was folded is suspected instead, and if that is nothing, the exception is raised.
 
 A later message of a subject ends its quarantine. In: events, exceptions. Out: what to fold, and `Finding`s to be published as
 dead letters. Pure; kept in memory until the process ends: after a restart the same messages are found again.
@@ -54,7 +55,7 @@ class Quarantine:
         self._parts: list[frozenset[Key]] = []
         """Suspected messages, in the order in which they are tried."""
         self._kept_back: dict[str, Event] = {}
-        """Suspected messages of this incarnation that are not folded yet."""
+        """Suspected messages of this incarnation, none of them folded before the search begins."""
 
     # -- folding -------------------------------------------------------------------------------------------------
 
@@ -115,8 +116,8 @@ class Quarantine:
         self._recent.clear()
 
     def failed(self, error: Exception) -> None:
-        """Record that `decide` raised: the next incarnation searches the messages folded since the last good decision. Raises
-        the error itself if that is nothing: then no message is at fault."""
+        """Record that `decide` raised: the next incarnation searches the messages folded since the last good decision, those
+        that were withheld included. Raises the error itself if none was folded: then no message is at fault."""
         suspected = {
             key
             for subjects, sequences in self._recent
@@ -124,7 +125,7 @@ class Quarantine:
             # Nothing is decided on start markers, and the next incarnation's ends its load.
             if not key[0].startswith(_MARKERS)
         }
-        if not suspected:
+        if all(subject in self._kept_back for subject, _ in suspected):
             raise error
         self._begin([frozenset(suspected)])
 
@@ -146,9 +147,15 @@ class Quarantine:
         """Fold the suspected messages part by part, with a decision after each, once everything else is folded.
 
         True: all are folded, or were quarantined before they entered the state. False: the state holds a message that cannot be
-        decided on; the next incarnation narrows the search.
+        decided on; the next incarnation narrows the search, or widens it if that message was not suspected. Raises what
+        `decide` raises where nothing is folded.
         """
         parts = self._parts
+        try:
+            decide()
+        except Exception as error:  # noqa: BLE001 - see the module
+            self.failed(error)
+            return False
         for index, part in enumerate(parts):
             waiting = [event for event in self._kept_back.values() if (event.subject, event.sequence) in part]
             self.fold_part(sorted(waiting, key=_sequence), apply)

@@ -103,8 +103,7 @@ class ReplayedService:
         quarantine.fold(self._unproven.in_order(), _nothing)
         quarantine.failed(error)
         core = self._refolded()
-        # It raises here if the suspected messages have nothing to do with it.
-        core.decide(now)
+        # It raises if the suspected messages have nothing to do with it.
         while not quarantine.search(core.apply, partial(core.decide, now)):
             core = self._refolded()
         decided = core.decide(now)

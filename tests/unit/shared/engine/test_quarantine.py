@@ -95,6 +95,64 @@ def test_one_bad_message_among_many_good_ones_after_a_good_decision_is_suspected
     assert incarnations == 2
 
 
+def test_a_core_that_raises_whatever_it_folded_ends_with_its_exception_and_nothing_is_quarantined() -> None:
+    class Broken(Core):
+        def decide(self) -> None:
+            raise ZeroDivisionError("always")
+
+    quarantine = Quarantine()
+    run(quarantine, events := [metric(f"n{number}", 1, number + 1) for number in range(100)])
+    newest = metric("n7", 2, 200)
+    core = Broken()
+    quarantine.fold([newest], core.apply)
+    with pytest.raises(ZeroDivisionError) as failure:
+        core.decide()
+    quarantine.failed(failure.value)
+    for _ in range(2):
+        core = Broken()
+        quarantine.fold([*events, newest], core.apply)
+        assert quarantine.searching
+        try:
+            assert not quarantine.search(core.apply, core.decide)
+        except ZeroDivisionError:
+            break
+    else:
+        pytest.fail("the exception is not raised")
+    assert not quarantine.held
+    assert not quarantine.findings
+
+
+def test_a_message_that_cannot_be_decided_with_later_on_is_found_among_those_decided_with() -> None:
+    class Aged(Core):
+        late = False
+
+        def decide(self) -> None:
+            if Aged.late:
+                super().decide()
+
+    def incarnation(events: list[Event]) -> Aged:
+        for _ in range(10):
+            core = Aged()
+            quarantine.fold(events, core.apply)
+            if not quarantine.searching or quarantine.search(core.apply, core.decide):
+                core.decide()
+                quarantine.decided()
+                return core
+        pytest.fail("no incarnation decides")
+
+    quarantine = Quarantine()
+    events = [metric(f"n{number}", UNDECIDABLE if number == 3 else 1, number + 1) for number in range(100)]
+    core = incarnation(events)
+    newest = metric("n7", 2, 200)
+    quarantine.fold([newest], core.apply)
+    Aged.late = True
+    with pytest.raises(ZeroDivisionError) as failure:
+        core.decide()
+    quarantine.failed(failure.value)
+    incarnation([*events, newest])
+    assert quarantine.held == {"metrics.n3": 4}, "the message that came with the exception is not the one at fault"
+
+
 def test_what_no_message_causes_is_raised() -> None:
     quarantine = Quarantine()
     with pytest.raises(ZeroDivisionError):
