@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gc
 
+import pytest
+
 from cotenant.engine.last_messages import LastMessages
 from cotenant.events.placements import PlacementPhase
 from cotenant_quota_tree.definition import DEFINITION as QUOTA_TREE
 from cotenant_scheduler.core import SchedulerCore
+from cotenant_scheduler.state import assigned_pods
 from cotenant_verification.checks.core_size import BOUNDED, core_size
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
 
@@ -76,3 +79,16 @@ def test_what_is_left_out_is_there() -> None:
     }
     assert kept
     assert there >= BOUNDED
+
+
+def test_a_pod_that_is_resized_again_and_again_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assigned_pods, "SHAPES_CACHED", 5)
+    story = Story()
+    story.node(node("a", cpu="64"))
+    story.pod(pod("p", cpu="1"))
+    story.settle()
+    before = core_size(story.core)
+    for milli in range(1001, 1101):
+        story.pod(pod("p", cpu=f"{milli}m"))
+        story.settle()
+    assert core_size(story.core) <= before + 10
