@@ -22,11 +22,13 @@ import cotenant_gateway.admission.profiles.applying as profiles
 import cotenant_gateway.loop.duties as gateway_duties
 import cotenant_gateway.loop.requests as gateway_requests
 import cotenant_node_executor.core.pod_lifecycle as pod_life
+import cotenant_node_executor.core.resizing.resizes as resizing
 import cotenant_node_executor.simulated.files as simulated_files
 import cotenant_node_executor.simulated.sampler as sampler
 import cotenant_node_executor.strategies.cpu.suppression.strategy as suppression
 import cotenant_node_executor.strategies.pods.batch_pods as batch_pods
 import cotenant_quota_tree.core as quota_core
+import cotenant_scheduler.cycle.endings.resizes as scheduler_resizes
 import cotenant_scheduler.cycle.waiting as waiting
 import cotenant_scheduler.plugins.quota as quota_plugin
 import cotenant_scheduler.plugins.taints as taints
@@ -39,6 +41,7 @@ from cotenant.engine.commit import Batch
 from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import Migration
+from cotenant.events.resizes import ResizeState
 from cotenant.log.contract import Write
 from cotenant.simulation import START
 from cotenant_batch_resource_calculator.core import BatchResourceCalculator
@@ -49,6 +52,7 @@ from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_metrics_ingest.node_state import NodeMetricState
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.evictions import Evictions
+from cotenant_node_executor.core.resizing.resizes import Resizes
 from cotenant_node_executor.runtime.restart import ALWAYS
 from cotenant_node_executor.targets.cgroup.levels import WritePhase, WriteStep
 from cotenant_node_executor.targets.convert import UNLIMITED
@@ -449,6 +453,31 @@ def _is_new(stored: datetime | None, now: datetime | None) -> bool:
     return stored is not None and now is not None and now - stored < timedelta(seconds=10)
 
 
+def room_for_every_resize(right: Function) -> Function:
+    """A node defers no resize: it looks at its own size, not at its other pods."""
+
+    def wrong(self: Resizes, *others: Any) -> Any:
+        refused = right(self, *others)
+        return None if refused is not None and refused[0] is ResizeState.DEFERRED else refused
+
+    return wrong
+
+
+def counted_as_asked(right: Function) -> Function:
+    """The scheduler counts a pod that shrinks with less before its node has done it."""
+
+    def wrong(before: Any, had: Any, asked: Any, *others: Any) -> Any:
+        found = right(before, had, asked, *others)
+        return None if found is None else msgspec.structs.replace(found, counted=asked)
+
+    return wrong
+
+
+def lowered_below_use(_: Function) -> Function:
+    """A node writes a memory limit however much the container uses."""
+    return lambda wanted, applied, used: (wanted, "")
+
+
 def never_over(_: Function) -> Function:
     """The time of no reservation is over."""
     return lambda self, now: []
@@ -843,8 +872,46 @@ HOARDING = arriving(
     "hoard", 6, **{"class": "batch", "memory_mib": 128, "hold_low": 100, "hold_high": 400, "period": 60, "leaks": 1}
 )
 """Batch pods that soon hold more than they may."""
+SHRUNK = tuple(
+    each
+    for index in range(6)
+    for each in (
+        ScheduleEntry(
+            at_ms=20_000 + index,
+            kind="create-pod",
+            target=f"shrunk-{index}",
+            args={"class": "batch", "cpu": 50, "memory_mib": 256, "hold_low": 200, "hold_high": 200, "period": 60},
+        ),
+        ScheduleEntry(
+            at_ms=40_000 + index,
+            kind="resize-pod",
+            target=f"shrunk-{index}",
+            args={"class": "batch", "cpu": 50, "memory_mib": 128},
+        ),
+    )
+)
+"""Batch pods whose limit users lower below what they hold."""
 LEAKING = arriving("leak", 2, memory_mib=128, memory_limit=256, hold_low=64, hold_high=2_048, period=120, leaks=1)
 """Services that hold more than they may some seconds after each start."""
+SQUEEZED = tuple(
+    each
+    for index in range(8)
+    for each in (
+        ScheduleEntry(
+            at_ms=20_000 + index,
+            kind="create-pod",
+            target=f"squeezed-{index}",
+            args=SMALL | {"app": "squeezed", "selects": "n0"},
+        ),
+        ScheduleEntry(
+            at_ms=30_000 + index,
+            kind="resize-pod",
+            target=f"squeezed-{index}",
+            args={"class": "ls", "cpu": 2_500, "memory_mib": 64},
+        ),
+    )
+)
+"""Eight small services on one node, each of which is resized to an amount that the node has, and not for all of them."""
 CRAMPED = tuple(
     ScheduleEntry(
         at_ms=20_000,
@@ -1015,6 +1082,9 @@ MUTANTS = (
         1,
         faults=FORSAKEN,
     ),
+    Mutant("a_node_defers_no_resize", ((Resizes, "_why_not", room_for_every_resize),), (27,), (1, 2), 1, faults=SQUEEZED),
+    Mutant("pods_that_shrink_count_less_at_once", ((scheduler_resizes, "next_resize", counted_as_asked),), (27,), (1, 2)),
+    Mutant("a_lowered_limit_waits_for_nobody", ((resizing, "spared", lowered_below_use),), (18,), faults=SHRUNK),
     Mutant("batch_memory_is_not_limited", ((batch_pods, "batch_values", no_memory_limits),), (18,), (1, 2), 1, faults=HOARDING),
     Mutant("the_kernel_is_not_told_whom_to_end", ((sampler, "oom_score_adj", no_score),), (18,), faults=CRAMPED),
     Mutant("a_decision_counts_as_published", ((QuotaTreeCore, "decide", counted_as_published),), (19,)),

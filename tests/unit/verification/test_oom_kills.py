@@ -99,7 +99,13 @@ def test_a_kill_within_every_limit_that_may_be_in_force_is_wrong(
 
 @pytest.mark.parametrize(
     ("asked", "state", "admitted", "applied"),
-    [(100, IN_PROGRESS, 100, 150), (150, DEFERRED, 100, 0), (160, INFEASIBLE, 100, 150), (100, None, 150, 0)],
+    [
+        (100, IN_PROGRESS, 100, 150),
+        (150, DEFERRED, 100, 0),
+        (160, INFEASIBLE, 100, 150),
+        (100, None, 150, 0),
+        (100, ResizeState.DONE, 100, 0),
+    ],
 )
 def test_a_limit_that_is_lowered_below_what_is_used_kills_wrongly(
     asked: int, state: ResizeState | None, admitted: int, applied: int

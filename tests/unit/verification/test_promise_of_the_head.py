@@ -1,4 +1,5 @@
-"""Promise 24 when idle: the queue's head is placed once it fits beside what others hold on the node with its room."""
+"""Promise 24: when idle the queue's head is placed once it fits beside what others hold on the node with its room; a commit
+places pods behind it only beside that, too."""
 
 from __future__ import annotations
 
@@ -8,16 +9,26 @@ from random import Random
 from typing import Any
 
 from cotenant.events.allocations import Allocation, ReservationUsed
+from cotenant.events.commits import Commit
 from cotenant.events.envelope import Event, Payload
+from cotenant.events.node.runs import ExecutorStatus
 from cotenant.events.placements import Hold, Nomination, Placement, Waiting
 from cotenant.events.reservations import ReservationShare
-from cotenant.model.subjects import node_subject, placement_subject, pod_subject, reservation_subject, waiting_subject
+from cotenant.model.subjects import (
+    executor_subject,
+    node_subject,
+    placement_subject,
+    pod_subject,
+    reservation_subject,
+    waiting_subject,
+)
 from cotenant_verification.checks.invariants import Moment
 from cotenant_verification.checks.log_view import LogView
-from cotenant_verification.promises.queue import the_head_starts_once_it_fits
+from cotenant_verification.promises.queue import no_room_of_the_head_is_taken, the_head_starts_once_it_fits
 from tests.builders import encoded, node_document, pod_document, stored
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+NOW = BEGAN + timedelta(seconds=30)
 PRIORITY = 9000
 USED = Allocation(reservation=ReservationUsed(name="room", uid="uid-room"))
 
@@ -84,6 +95,32 @@ class Log:
         )
         return [text for _, text in the_head_starts_once_it_fits(moment)]
 
+    def taken(self, cpu: int = 1000, allocation: Allocation | None = None) -> list[str]:
+        """What the check finds in a commit that places a pod behind the head on the node."""
+        document = self.pod("later", f"{cpu}m")
+        record = Event(
+            subject="commits.scheduler.0",
+            data=Commit(prior=self.view.seen, folded=self.view.seen, now=NOW, count=1),
+            sequence=self.view.seen + 1,
+            time=NOW,
+        )
+        assert self.view.see(record) is None
+        placed = Placement(
+            node="a",
+            namespace="default",
+            name="later",
+            uid="uid-later",
+            pod=encoded(document),
+            requests={"cpu": cpu},
+            bound_at=NOW,
+            object_sequence=self.view.seen - 1,
+            allocation=allocation,
+        )
+        subject = placement_subject("a", "default", "later")
+        seen = self.view.see(Event(subject=subject, data=placed, sequence=self.view.seen + 1, time=NOW))
+        assert seen is not None
+        return [text for _, text in no_room_of_the_head_is_taken(self.view, seen)]
+
 
 LEFT = ["default/head has room reserved on a, fits there, and is not placed"]
 
@@ -128,3 +165,40 @@ def test_a_nomination_to_another_node_counts_there() -> None:
     log.pod("nominated", "1")
     log.waits("nominated", nomination=Nomination(node="b", at=BEGAN))
     assert log.broken() == LEFT
+
+
+def log_with_six_cpus(allocation: Allocation | None = None) -> Log:
+    """Of which a pod behind the head finds two beside the head's room."""
+    log = Log(allocation)
+    log.see(2, executor_subject("a"), ExecutorStatus(node="a", allocatable={"cpu": 6000}))
+    return log
+
+
+def test_a_pod_behind_the_head_is_placed_beside_its_room() -> None:
+    assert log_with_six_cpus().taken(2000) == []
+    assert len(log_with_six_cpus().taken(2001)) == 1
+
+
+def test_a_pod_behind_the_head_takes_nothing_of_what_a_reservation_holds_beside_the_heads_room() -> None:
+    for cpu, found in ((1000, 0), (1001, 1)):
+        log = log_with_six_cpus()
+        log.reserve(2, cpu)
+        assert len(log.taken()) == found, cpu
+    for cpu, found in ((3000, 0), (3001, 1)):
+        log = log_with_six_cpus(USED)
+        log.reserve(2, cpu)
+        assert len(log.taken()) == found, f"{cpu}: the pod that runs has 2000 of it"
+
+
+def test_a_pod_that_gets_its_place_in_a_reservation_takes_no_room_of_the_head() -> None:
+    log = log_with_six_cpus()
+    log.reserve(2, 3000)
+    assert log.taken(allocation=USED) == []
+
+
+def test_a_pod_behind_the_head_takes_nothing_of_what_nominated_pods_of_its_priority_hold() -> None:
+    for priority, cpu, found in ((PRIORITY, "1", 0), (PRIORITY, "1001m", 1), (PRIORITY - 1, "1001m", 0)):
+        log = log_with_six_cpus()
+        log.pod("nominated", cpu)
+        log.waits("nominated", priority, nomination=Nomination(node="a", at=BEGAN))
+        assert len(log.taken()) == found, (priority, cpu)

@@ -6,9 +6,12 @@ from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
 from cotenant_scheduler.state.load.load_estimate import AssignedPod, estimation_deadline
 from cotenant_scheduler.state.reading.shapes import ParsedPod, Shape
 
+SHAPES_CACHED = 8192
+"""One pod that is resized again and again has as many shapes at the moment at which it was assigned."""
+
 
 class AssignedPods:
-    """Makes `AssignedPod`s; caches those of the last moment."""
+    """Makes `AssignedPod`s; caches those of the last moment, at most SHAPES_CACHED."""
 
     def __init__(self, args: LoadAwareArgs) -> None:
         self._args = args
@@ -24,7 +27,7 @@ class AssignedPods:
         """Return a pod that was assigned to its node at a moment (microseconds since 1970)."""
         if not self.by_shape:
             return self._make(facts, shape, assigned_us)
-        if self._assigned_us != assigned_us:
+        if self._assigned_us != assigned_us or len(self._known) >= SHAPES_CACHED:
             self._assigned_us = assigned_us
             self._known.clear()
         known = self._known.get(shape)

@@ -1,7 +1,8 @@
 """The size of a core: the entries of all its containers, without shared ones.
 
-In: an object. Out: a count. Walks attributes, slots, dicts, lists and sets of the project's own classes, each object once.
-Results kept for speed have bounds of their own (`CACHES` by the attribute's name) and are left out.
+In: an object. Out: a count. Walks attributes, slots, dicts, lists and sets of the project's own classes, each object once;
+frozen structs are data, whose content is not counted. Caches and memories that state a bound of their own (`BOUNDED`) are left
+out: a live core's have what ended pods had as well, until they are full, and a fresh core's are nearly empty.
 """
 
 from __future__ import annotations
@@ -9,8 +10,37 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-CACHES = frozenset({"_evaluations", "_choices", "_figures", "_static", "_ended", "_usage", "_desired"})
+import msgspec
+
+BOUNDED = frozenset(
+    {
+        # Of cores that fold messages: live subjects and those that ended within the last REMEMBERED_POSITIONS of LOG.
+        "LastSequences._ended",
+        "LastSequences._last",
+        # Of quota-tree.
+        "PodDemands._shared",
+        # Of the scheduler.
+        "AssignedPods._known",
+        "CachedResults._evaluations",
+        "CachedResults._static",
+        "ChangedNames._names",
+        "ChargedPods._shared",
+        "CountedRows._adds",
+        "FigureCache._total",
+        "NodeColumns._needs",
+        "PodReader._alike",
+        "PodReader._recognised",
+        "PodReader._wants",
+        "Preemption._by_importance",
+        "Preemption._choices",
+        "QuotaDemands._kinds",
+        "Reserving._candidates",
+        "SelectorIndex._matches",
+    }
+)
+"""By class and attribute: what states a bound of its own, and until that is reached also has what ended entities had."""
 LIMIT = 2_000_000
+_OWN = ("cotenant.", "cotenant_")
 
 
 def core_size(core: object) -> int:
@@ -35,11 +65,14 @@ def _children(here: object) -> Iterator[object]:
         yield from here.values()
     elif isinstance(here, list | set | frozenset | deque):
         yield from here
-    elif type(here).__module__.startswith("cotenant_"):
-        state = getattr(here, "__dict__", {})
-        for name, value in state.items():
-            if name not in CACHES:
-                yield value
-        for name in getattr(type(here), "__slots__", ()):
-            if name not in CACHES and hasattr(here, name):
+    elif type(here).__module__.startswith(_OWN) and not _is_data(here):
+        classes = type(here).__mro__
+        names = {*getattr(here, "__dict__", ()), *(name for kind in classes for name in getattr(kind, "__slots__", ()))}
+        for name in sorted(names):
+            if hasattr(here, name) and not any(f"{kind.__name__}.{name}" in BOUNDED for kind in classes):
                 yield getattr(here, name)
+
+
+def _is_data(here: object) -> bool:
+    """Whether an object is a frozen struct: nothing is added to one."""
+    return isinstance(here, msgspec.Struct) and here.__struct_config__.frozen

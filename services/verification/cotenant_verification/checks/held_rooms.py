@@ -7,6 +7,7 @@ no load, which is measured. A nominated pod counts as if it had been placed when
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
@@ -16,6 +17,7 @@ from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.events.allocations import Allocation, ReservationUsed
 from cotenant.events.placements import Placement, Waiting
 from cotenant.events.reservations import ReservationShare
+from cotenant_verification.bench.audit.acting import counted_twice, used_by
 from cotenant_verification.bench.audit.rooms import PodRequirements, need_of
 from cotenant_verification.checks.log_view import LogView
 
@@ -66,3 +68,23 @@ def held_by_nominated(view: LogView, priority: int) -> Iterator[Held]:
                 allocation=Allocation(reservation=room.reservation) if room.reservation is not None else None,
             ),
         )
+
+
+def taken_on(view: LogView, node: str, folded: int) -> Counter[str]:
+    """What placements request on a node, by resource, and what reservations hold there beyond their users. Pods that had ended
+    there by the sequence `folded` request nothing."""
+    placements = list(view.held(node, folded))
+    taken: Counter[str] = Counter()
+    for placed in placements:
+        taken.update(placed.requests)
+    taken.subtract(counted_twice(placements))
+    for event in view.shares[node].values():
+        share = event.data
+        assert isinstance(share, ReservationShare)
+        owned: Counter[str] = Counter()
+        for placed in placements:
+            if used_by(placed) == share.uid:
+                owned.update(placed.requests)
+        for resource, held in share.allocatable.items():
+            taken[resource] += max(0, held - owned[resource])
+    return taken

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.domain.qos import QoSClass, qos_raw
-from cotenant.domain.resizing import pod_with_resources, stated
+from cotenant.domain.resizing import counted_pod, pod_with_resources, stated
 from cotenant.events.node.runs import RunStatus
 from cotenant.events.placements import Placement
 from cotenant.events.resizes import ResizeState
@@ -43,16 +43,17 @@ class OomKills:
         self.times: Counter[tuple[str, int, str]] = Counter()
         """How often each pod was killed: by node, the node's boot, uid."""
 
-        self._sampled: dict[str, Mapping[str, PodSample]] = {}
-        """The pods of each node's last sample, by uid."""
+        self._sampled: dict[str, tuple[int, Mapping[str, PodSample]]] = {}
+        """Each node's boot and the pods of its last sample, by uid."""
 
     def ended(self, node: ChaosNode) -> None:
         """Take in the pods that a node's kernel killed in its last step."""
+        boot, before = self._sampled.get(node.node_name, (node.boot, {}))
         for end in node.out_of_memory:
             self.times[node.node_name, node.boot, end.uid] += 1
-            self.killed(node.node_name, node.machine.memory_gib * GIB, end, self._sampled.get(node.node_name, {}))
+            self.killed(node.node_name, node.machine.memory_gib * GIB, end, before if boot == node.boot else {})
         snapshot = node.simulated.snapshot
-        self._sampled[node.node_name] = snapshot.pods if snapshot is not None else {}
+        self._sampled[node.node_name] = node.boot, snapshot.pods if snapshot is not None else {}
 
     def killed(self, node: str, memory_bytes: int, end: OutOfMemory, before: Mapping[str, PodSample]) -> None:
         """Judge one kill on a node with this memory. `before`: the node's pods at the sample before it, by uid."""
@@ -73,14 +74,17 @@ class OomKills:
 
     def _beyond_limit(self, end: OutOfMemory, own: Placement, before: Mapping[str, PodSample]) -> str:
         """Why a kill at a pod's limit is wrong; empty: it is right."""
-        held, limits = end.held[end.uid], [memory_limit(each) for each in self._as_resized(own)]
-        known = [each for each in limits if each is not None]
-        if not known or held <= min(known):
-            return f"at a limit of {min(known) // MIB if known else 'none'} MiB"
+        held = end.held[end.uid]
+        limits = [memory_limit(each) for each in self._as_resized(own)]
+        least = min([each for each in limits if each is not None], default=None)
+        if least is None or held <= least:
+            return f"at a limit of {'none' if least is None else least // MIB} MiB"
+        counted = memory_limit(counted_pod(own))
+        most = None if counted is None or None in limits else max(counted, *[each for each in limits if each is not None])
         sample = before.get(end.uid)
         used = (sample.usage.memory_bytes or 0) if sample is not None else 0
-        if used > min(known) and (len(known) < len(limits) or held <= max(known)):
-            return f"at a limit of {min(known) // MIB} MiB, which was written while it used {used // MIB} MiB"
+        if used > least and (most is None or held <= most or used > most):
+            return f"at a limit of {least // MIB} MiB, which was written while it used {used // MIB} MiB"
         return ""
 
     def _beyond_machine(self, end: OutOfMemory, placements: Mapping[str, Placement], memory_bytes: int) -> str:

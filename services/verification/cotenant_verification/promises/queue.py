@@ -4,7 +4,8 @@ starts in the first decision on a state in which it fits.
 Promise 24 is read from waiting events, placements and offers. The scheduler guarantees no more than this: once a waiting event
 names a node with room reserved for the pod, pods that ran there then end, and none behind the pod adds to them.
 
-    a commit    places a pod behind the head on such a node only beside the head's room, in every resource that it requests
+    a commit    places a pod behind the head on such a node only beside the head's room, in every resource that it requests, and
+                what reservations and nominated pods of its priority and above hold there
     when idle   a single pod with reserved room on a node, and that no filter of that node has refused for a while, beside what
                 reservations and nominated pods of its priority and above hold there, is placed
 
@@ -18,7 +19,6 @@ the queue.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from functools import cache
@@ -36,7 +36,7 @@ from cotenant.events.reservations import ReservationShare
 from cotenant.model.subjects import executor_subject, pod_subject, waiting_subject
 from cotenant_verification.bench.audit.rooms import need_of
 from cotenant_verification.checks.filters import Filters
-from cotenant_verification.checks.held_rooms import held_by_nominated, held_by_reservations
+from cotenant_verification.checks.held_rooms import held_by_nominated, held_by_reservations, taken_on
 from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import TRACKED, LogView
 from cotenant_verification.checks.needs import gates_of
@@ -85,9 +85,12 @@ def no_room_of_the_head_is_taken(view: LogView, seen: CommitSeen) -> Wrong:
         position = position_of(view.needs.placed(data).pod)
         if any(position < position_of(head) for head in heads):
             continue
-        taken: Counter[str] = Counter()
-        for placed in view.held(data.node, seen.commit.folded):
-            taken.update(placed.requests)
+        taken = taken_on(view, data.node, seen.commit.folded)
+        priority = view.needs.placed(data).pod.spec.priority or 0
+        uids = {head.metadata.uid for head in heads}
+        for _, room in held_by_nominated(view, priority):
+            if room.node == data.node and room.uid not in uids and waiting_subject(room.namespace, room.name) not in changed:
+                taken.update(room.requests)
         for head in heads:
             taken.update(pod_requests(head))
         offered = view.offer(data.node, seen.commit.folded)

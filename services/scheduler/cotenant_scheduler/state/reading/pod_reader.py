@@ -3,8 +3,9 @@
 In: the document of a pod, the values of priority classes. Out: `ParsedPod` with its `Shape`; pods of the same needs have the
 same one.
 
-Bounds: shapes live as long as a pod has them (one pod has one). Known documents are recognised by the bytes of their relevant
-parts; at most 16,384 of these are cached, then all are dropped; as many texts of labels and the like, the last ones.
+Bounds: shapes live as long as a pod (one pod has one) or a cache has them. Known documents are recognised by the bytes of
+their relevant parts; at most 16,384 of these are cached, then all are dropped; as many texts of labels and the like, the last
+ones.
 
 Over 300 lines: what is read of a pod, and what makes two pods alike, is changed together.
 """

@@ -52,7 +52,8 @@ def admitted_resizes_fit(view: LogView, event: Event) -> Wrong:
 
 
 def what_is_counted_covers_what_is_admitted(view: LogView, event: Event) -> Wrong:
-    """A placement never counts less of cpu and memory than the node's last report says that the pod has."""
+    """A placement never counts less of cpu and memory than the pod has: by the node's last report on a resize, or, before the
+    first, by what the placement says that the node admitted."""
     data = event.data
     if event.tombstone or not isinstance(data, Placement | RunStatus):
         return
@@ -61,11 +62,11 @@ def what_is_counted_covers_what_is_admitted(view: LogView, event: Event) -> Wron
     if report is None or placed is None or not isinstance(report.data, RunStatus) or not isinstance(placed.data, Placement):
         return
     run, placement = report.data, placed.data
-    if run.uid != placement.uid or run.resize is None or run.phase.terminal or placement.resize is None:
+    if run.uid != placement.uid or run.phase.terminal or placement.resize is None:
         return
-    held = run.resize.admitted
-    if run.resize.applied:
-        held = larger(held, run.resize.applied)
+    held = placement.resize.admitted
+    if run.resize is not None:
+        held = larger(run.resize.admitted, run.resize.applied) if run.resize.applied else run.resize.admitted
     for name, amount in _with(placement, held).items():
         counted = placement.requests.get(name, 0)
         if counted < amount:
