@@ -22,12 +22,14 @@ from cotenant_node_executor.sampling.sampler import Sampler
 from cotenant_node_executor.sampling.slow.cold_memory import by_group
 from cotenant_node_executor.sampling.slow.cpi import Counters, by_pod
 from cotenant_node_executor.sampling.slow.damon import Damon
+from cotenant_node_executor.sampling.slow.numa import NumaReader
 from cotenant_node_executor.sampling.slow.page_owners import PageOwners, frames, sampled, system_ram
 from cotenant_node_executor.sampling.slow.readings import Asked, Unavailable
+from cotenant_node_executor.sampling.slow.stalls import read as read_stalls
 from cotenant_node_executor.sampling.wanted import HostApplication
 from cotenant_node_executor.targets.cgroup.hierarchy import read_hierarchies
 from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath
-from cotenant_node_executor.targets.interface import CgroupDriver, Knob
+from cotenant_node_executor.targets.interface import CgroupDriver, Knob, Stat
 from tests.integration.node_kernel.waiting import until
 
 Start = Callable[[str, str], int]
@@ -162,3 +164,33 @@ def test_counters_count_a_groups_own_time(kernel_driver: CgroupDriver, start: St
     assert set(found) == {"a", "idle"}
     assert found["a"].cycles > found["idle"].cycles
     assert found["a"].cycles > 1e7, "nanoseconds of the clock"
+
+
+def test_pages_and_stalls_of_a_pods_containers_are_found(kernel_driver: CgroupDriver, start: Start) -> None:
+    """A shell that holds 8 MiB; then two burners in the same container with a tenth of a CPU."""
+    start(CONTAINER, f"held=$(head -c {8 * MIB} /dev/zero | tr '\\0' a); sleep 600")
+    asked = Asked((("a", "besteffort/poda"),), containers=(CONTAINER,))
+    of_cpu = dict.fromkeys(os.sched_getaffinity(0), 0)
+    usage = NumaReader(kernel_driver, PROC, SYS, of_cpu)
+    path = kernel_driver.stat_path(CONTAINER, Stat.MEMORY_NUMA)
+    if path is None or not path.exists():
+        pytest.skip("this kernel has no memory.numa_stat")
+    usage.read(time.monotonic_ns(), asked)
+
+    def are_found() -> bool:
+        found = usage.read(time.monotonic_ns(), asked)
+        return sum(each.pods_bytes or 0 for each in found) >= 8 * MIB
+
+    assert until(are_found)
+    pressure = kernel_driver.stat_path(CONTAINER, Stat.CPU_PRESSURE)
+    if pressure is None or not pressure.exists():
+        pytest.skip("this kernel has no pressure files of groups")
+    kernel_driver.write(CONTAINER, Knob.CPU_QUOTA, "10000")
+    start(CONTAINER, BURN)
+    start(CONTAINER, BURN)
+
+    def stalls_are_seen() -> bool:
+        cpu = read_stalls(kernel_driver, asked)[CONTAINER].cpu
+        return cpu is not None and cpu.some.avg10 > 1
+
+    assert until(stalls_are_seen)
