@@ -377,21 +377,28 @@ def test_memory_of_the_best_effort_group_is_read_by_numa_node_where_the_kernel_s
     assert [each.best_effort_bytes for each in usage.read(1_000_000_000)] == found
 
 
-@pytest.mark.parametrize(("version", "pages"), [(CgroupVersion.V1, 3), (CgroupVersion.V2, 1)])
-def test_a_pods_pages_by_numa_node_count_once(tmp_path: Path, version: CgroupVersion, pages: int) -> None:
+@pytest.mark.parametrize(
+    ("version", "content"),
+    [
+        (CgroupVersion.V1, "total=1 N0=1\nhierarchical_total=3 N0=3\n"),
+        (CgroupVersion.V2, f"anon N0={2 * 4096}\nfile N0=4096\n"),
+    ],
+)
+def test_a_pods_pages_by_numa_node_are_those_of_its_group_and_the_groups_below(
+    tmp_path: Path, version: CgroupVersion, content: str
+) -> None:
     driver = SandboxDriver(tmp_path / "cgroup", "node", version=version)
-    for group, own in (("poda", 1), ("poda/main", 2)):
+    for group in ("poda", "podb"):
         driver.create(group)
         path = driver.stat_path(group, Stat.MEMORY_NUMA)
         assert path is not None
-        v1, v2 = f"total={own} N0={own}\n", f"anon N0={own * 4096}\nfile N0=0\n"
-        path.write_text(v1 if version is CgroupVersion.V1 else v2)
+        path.write_text(content)
     proc = write(tmp_path / "proc", {"stat": "cpu0 0 0 0 0 0 0 0 0\n"})
     sys = write(tmp_path / "sys", {"devices/system/node/node0/meminfo": "Node 0 MemTotal: 100 kB\n"})
     usage = NumaReader(driver, proc, sys, {0: 0})
-    asked = Asked((("a", "poda"), ("gone", "podgone")), containers=("poda/main",))
+    asked = Asked((("a", "poda"), ("b", "podb"), ("gone", "podgone")))
     assert usage.read(0, asked) == ()
-    assert [each.pods_bytes for each in usage.read(1_000_000_000, asked)] == [pages * 4096]
+    assert [each.pods_bytes for each in usage.read(1_000_000_000, asked)] == [6 * 4096]
 
 
 def test_a_failing_collector_is_named_and_the_others_go_on(driver: Driver, tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 groups.
 
 In: which CPUs belong to which node. Out: a ``NumaReading`` a node. Memory in use is MemTotal - (MemFree + Active(file) +
-Inactive(file) + SReclaimable); of groups what their memory.numa_stat counts, page cache included. On v1 that counts a group's
-own pages only, so a pod's are the sum with its containers'. The first reading has no CPU, so it is none.
+Inactive(file) + SReclaimable); of groups what their memory.numa_stat counts, page cache and groups below
+included: on v1 that is the line hierarchical_total, as total counts a group's own pages. The first reading has no CPU, so it is
+none.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from cotenant_node_executor.sampling.sampler import JIFFY_NS
 from cotenant_node_executor.sampling.slow.readings import Asked, NumaReading, Unavailable
 from cotenant_node_executor.sampling.spikes import BESTEFFORT
 from cotenant_node_executor.targets.cgroup.tree import read_file
-from cotenant_node_executor.targets.interface import CgroupDriver, CgroupVersion, Stat
+from cotenant_node_executor.targets.interface import CgroupDriver, Stat
 from cotenant_node_executor.targets.parse import NUMA_PAGE_BYTES, parse_numa_stat
 
 SECONDS = 15.0
 NOTHING_ASKED = Asked()
+HIERARCHICAL = "hierarchical_"
 
 
 class NumaReader:
@@ -56,20 +58,23 @@ class NumaReader:
 
     def _pods(self, asked: Asked) -> Counter[int]:
         """Bytes of all pods by node; empty where none has a figure."""
-        groups = [group for _, group in asked.pods]
-        if self._driver.version is CgroupVersion.V1:
-            groups += asked.containers
         found: Counter[int] = Counter()
-        for group in groups:
+        for _, group in asked.pods:
             found.update(self._pages(group))
         return found
 
     def _pages(self, group: str) -> dict[int, int]:
         """Bytes of a group by node; empty where it, or its file, is missing or of another form."""
         path = self._driver.stat_path(group, Stat.MEMORY_NUMA)
-        content = read_file(path) if path is not None else None
+        content = _with_groups_below(read_file(path) or "") if path is not None else ""
         try:
             pages = parse_numa_stat(self._driver.version, content) if content else ()
         except ValueError:
             pages = ()
         return {each.numa: each.pages * NUMA_PAGE_BYTES for each in pages}
+
+
+def _with_groups_below(content: str) -> str:
+    """The line of v1 that counts the groups below too, as if it were the first; other content as it is."""
+    line = next((line for line in content.splitlines() if line.startswith(HIERARCHICAL + "total=")), None)
+    return content if line is None else line.removeprefix(HIERARCHICAL)
