@@ -1,10 +1,8 @@
-"""Usage by NUMA node: CPU from the lines of /proc/stat, memory from each node's meminfo, that of pods from their
-groups.
+"""Usage by NUMA node: CPU from the lines of /proc/stat, memory from each node's meminfo, that of pods from their groups.
 
 In: which CPUs belong to which node. Out: a ``NumaReading`` a node. Memory in use is MemTotal - (MemFree + Active(file) +
-Inactive(file) + SReclaimable); of groups what their memory.numa_stat counts, page cache and groups below
-included: on v1 that is the line hierarchical_total, as total counts a group's own pages. The first reading has no CPU, so it is
-none.
+Inactive(file) + SReclaimable); of groups what their memory.numa_stat counts, with page cache and the groups below: on v1 that
+is the line hierarchical_total, as total counts a group's own pages. The first reading has no CPU, so it is none.
 """
 
 from __future__ import annotations
