@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from cotenant_scheduler.cycle.reservations import candidates
+from cotenant_scheduler.cycle.reservations import candidates, matched
 from cotenant_verification.chaos.run import run, schedule_of
 from cotenant_verification.workload.schedule import Schedule, ScheduleEntry, in_order
 
@@ -48,6 +48,7 @@ def test_promises_hold(seed: int) -> None:
 
 
 def test_two_pods_in_one_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidates, "allocates_once", lambda spec: spec.ttl != "0s")
+    for module in (candidates, matched):
+        monkeypatch.setattr(module, "allocates_once", lambda spec: spec.ttl != "0s")
     seen = [run(with_acting_pods(seed)).violation for seed in (1, 2, 3)]
     assert any(found is not None and found.invariant == 22 for found in seen), seen
