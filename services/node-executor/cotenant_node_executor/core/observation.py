@@ -15,8 +15,7 @@ from cotenant_node_executor.sampling.slow.readings import MachineFacts, SlowRead
 from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.sampling.threads import NO_THREADS, Threads
 from cotenant_node_executor.targets.disks import Storage
-from cotenant_node_executor.targets.interface import Knob
-from cotenant_node_executor.targets.other.core_groups import NO_CORE_GROUPS, CoreGroups
+from cotenant_node_executor.targets.interface import NO_CORE_GROUPS, CoreGroups, Knob
 from cotenant_node_executor.targets.other.realtime import NO_REALTIME, RealtimeState
 
 NO_STORAGE = Storage()

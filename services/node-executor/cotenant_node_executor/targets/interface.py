@@ -7,6 +7,7 @@ cgroup v1's units (shares 2..262144, quota in microseconds or -1), for reads and
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Protocol
@@ -203,3 +204,27 @@ class WriteReport(msgspec.Struct, frozen=True, gc=False):
             self.skipped + other.skipped,
             self.still_refused + other.still_refused,
         )
+
+
+class HeldCookie(msgspec.Struct, frozen=True):
+    """The core-scheduling group of a container, and its cookie."""
+
+    group: str
+    cookie: int
+
+
+class CookieOutcome(msgspec.Struct, frozen=True):
+    """How often processes were put into a group, and how often the kernel refused it."""
+
+    succeeded: int = 0
+    failed: int = 0
+
+
+class CoreGroups(msgspec.Struct, frozen=True):
+    """The cookies of containers by control group, as last checked; the outcomes by core-scheduling group."""
+
+    cookies: Mapping[str, HeldCookie] = {}
+    outcomes: Mapping[str, CookieOutcome] = {}
+
+
+NO_CORE_GROUPS = CoreGroups()

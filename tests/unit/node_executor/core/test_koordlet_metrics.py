@@ -25,7 +25,7 @@ from cotenant_node_executor.sampling.slow.readings import (
 )
 from cotenant_node_executor.sampling.snapshot import GroupUsage, PressureSet
 from cotenant_node_executor.strategies.strategy import Evict
-from cotenant_node_executor.targets.other.core_groups import CoreGroups, HeldCookie, Outcome
+from cotenant_node_executor.targets.interface import CookieOutcome, CoreGroups, HeldCookie
 from cotenant_node_executor.targets.psi import PressureLine, PsiStats
 from tests.unit.node_executor.builders_node_executor import GIB, NODE, Bench, batch, pod, service, snapshot
 
@@ -200,7 +200,7 @@ def test_a_containers_oom_score_is_the_one_that_its_pod_states() -> None:
 def test_a_core_scheduling_group_shows_its_containers_cookies_and_how_often_it_was_refused() -> None:
     bench = node()
     cookies = {WEB: HeldCookie("ls-expeller", 2**63), "podgone/main": HeldCookie("x", 7)}
-    groups = CoreGroups(cookies, {"ls-expeller": Outcome(2, 1)})
+    groups = CoreGroups(cookies, {"ls-expeller": CookieOutcome(2, 1)})
     bench.look(1, core_groups=groups)
     own = labelled(**OF_WEB, core_sched_group="ls-expeller", core_sched_cookie=str(2**63))
     assert shown(bench, "container_core_sched_cookie") == {own: 1}

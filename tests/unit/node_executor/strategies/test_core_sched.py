@@ -21,16 +21,20 @@ from cotenant_node_executor.strategies.cpu.core_sched.strategy import IDENTITY_S
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import NodePolicy, StrategyDecision
 from cotenant_node_executor.targets.address import Attribute, NonCgroup, ProcessAttribute, Processes, SysctlAttribute
-from cotenant_node_executor.targets.interface import Knob, KnobSupport, NodeCapabilities
+from cotenant_node_executor.targets.interface import (
+    NO_CORE_GROUPS,
+    CookieOutcome,
+    HeldCookie,
+    Knob,
+    KnobSupport,
+    NodeCapabilities,
+)
 from cotenant_node_executor.targets.other.cookies import add_cookie, assign_cookie, clear_cookie, read_cookie
 from cotenant_node_executor.targets.other.core_groups import (
     CHECKED_FOR_NS,
     FORGOTTEN_AFTER_NS,
     MOST_COUNTED,
-    NO_CORE_GROUPS,
     CoreGroupAccessor,
-    HeldCookie,
-    Outcome,
 )
 from cotenant_node_executor.targets.other.threads import SchedulingCalls
 from cotenant_node_executor.targets.other.writer import OtherWriter
@@ -254,7 +258,7 @@ def test_cookies_and_outcomes_are_shown_and_stay_the_same_object_while_nothing_c
         WEB: HeldCookie("ls", machine.kernel.cookies[10]),
         JOB: HeldCookie("be", machine.kernel.cookies[30]),
     }
-    assert shown.outcomes == {"ls": Outcome(1), "be": Outcome(1)}
+    assert shown.outcomes == {"ls": CookieOutcome(1), "be": CookieOutcome(1)}
     machine.apply({WEB: "ls", JOB: "be"})
     assert machine.groups.shown is shown
     machine.apply({WEB: "", JOB: "be"})

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
 from cotenant_node_executor.targets.address import Attribute, NonCgroup, Processes
+from cotenant_node_executor.targets.interface import NO_CORE_GROUPS, CookieOutcome, CoreGroups, HeldCookie
 from cotenant_node_executor.targets.other.cookies import CookieCalls, add_cookie, assign_cookie, clear_cookie, read_cookie
 
 CHECKED_FOR_NS = 30_000_000_000
@@ -25,30 +26,6 @@ FORGOTTEN_AFTER_NS = 300_000_000_000
 MOST_COUNTED = 110
 """As many as a node may have pods."""
 NO_GROUP = ""
-
-
-class HeldCookie(Struct, frozen=True):
-    """The core-scheduling group of a container, and its cookie."""
-
-    group: str
-    cookie: int
-
-
-class Outcome(Struct, frozen=True):
-    """How often processes were put into a group, and how often the kernel refused it."""
-
-    succeeded: int = 0
-    failed: int = 0
-
-
-class CoreGroups(Struct, frozen=True):
-    """The cookies of containers by control group, as last checked; the outcomes by core-scheduling group."""
-
-    cookies: Mapping[str, HeldCookie] = {}
-    outcomes: Mapping[str, Outcome] = {}
-
-
-NO_CORE_GROUPS = CoreGroups()
 
 
 class _Known(Struct):
@@ -75,7 +52,7 @@ class CoreGroupAccessor:
         self._groups: dict[str, _Known] = {}
         self._checked: dict[str, tuple[str, int]] = {}
         """By control group: the result of the last check, and its time."""
-        self._outcomes: dict[str, Outcome] = {}
+        self._outcomes: dict[str, CookieOutcome] = {}
         self._shown: CoreGroups | None = NO_CORE_GROUPS
         """None: out of date."""
 
@@ -166,8 +143,8 @@ class CoreGroupAccessor:
         return carrying
 
     def _count(self, name: str, *, succeeded: bool) -> None:
-        before = self._outcomes.pop(name, Outcome())
-        self._outcomes[name] = Outcome(before.succeeded + succeeded, before.failed + (not succeeded))
+        before = self._outcomes.pop(name, CookieOutcome())
+        self._outcomes[name] = CookieOutcome(before.succeeded + succeeded, before.failed + (not succeeded))
         while len(self._outcomes) > MOST_COUNTED:
             del self._outcomes[next(iter(self._outcomes))]
 
