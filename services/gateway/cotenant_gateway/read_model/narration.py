@@ -147,21 +147,23 @@ def _narrate_rejections(rejected: ConfigurationRejected) -> Sequence[Narration]:
     ]
 
 
-# Each function takes the payload type that it is listed with.
-_NARRATORS: dict[type, Callable[[Any], Narration | None]] = {
-    Placement: _narrate_placement,
-    Waiting: _narrate_waiting,
-    EvictionOutcome: _narrate_eviction,
-    RunStatus: _narrate_run,
-    NodeCondition: _narrate_condition,
-    Migration: _narrate_migration,
-    ReservationShare: _narrate_share,
-    ReservationStatus: _narrate_reservation,
+def _each(*narrators: Callable[[Any], Narration | None]) -> Callable[[Any], Sequence[Narration | None]]:
+    """What several functions make of one fact."""
+    return lambda data: [narrator(data) for narrator in narrators]
+
+
+_NARRATORS: dict[type, Callable[[Any], Sequence[Narration | None]]] = {
+    Placement: _each(_narrate_placement),
+    Waiting: _each(_narrate_waiting, _narrate_reservations),
+    EvictionOutcome: _each(_narrate_eviction),
+    RunStatus: _each(_narrate_run),
+    NodeCondition: _each(_narrate_condition),
+    Migration: _each(_narrate_migration),
+    ReservationShare: _each(_narrate_share),
+    ReservationStatus: _each(_narrate_reservation),
+    ConfigurationRejected: _narrate_rejections,
 }
-_PARTS: dict[type, Callable[[Any], Sequence[Narration]]] = {ConfigurationRejected: _narrate_rejections}
-"""Facts of which several Events are made."""
-_OF_RESERVATIONS: dict[type, Callable[[Any], Narration | None]] = {Waiting: _narrate_reservations}
-"""Further data of a fact."""
+"""Each function takes the payload type that it is listed with; None stands for no Event."""
 
 
 class Narrated(Snapshot, eq=False, gc=False, kw_only=True):
@@ -187,7 +189,7 @@ class Narrator(Collection):
 
     def defer(self, event: Event) -> None:
         """Take a fact; it is narrated at the next read, or when MAX_DEFERRED are waiting."""
-        if (type(event.data) in _NARRATORS or type(event.data) in _PARTS) and not event.tombstone:
+        if type(event.data) in _NARRATORS and not event.tombstone:
             if not self._deferred:
                 self._order = None
                 self.derived.clear()
@@ -223,14 +225,10 @@ class Narrator(Collection):
         if event.tombstone:
             return ()
         changes: list[tuple[Narrated | None, Narrated | None]] = []
-        for narrators in (_NARRATORS, _OF_RESERVATIONS):
-            narrator = narrators.get(type(event.data))
-            narration = None if narrator is None else narrator(event.data)
+        narrator = _NARRATORS.get(type(event.data))
+        for narration in narrator(event.data) if narrator is not None else ():
             if narration is not None:
                 changes += self._take(narration, event)
-        parts = _PARTS.get(type(event.data))
-        for narration in parts(event.data) if parts is not None else ():
-            changes += self._take(narration, event)
         return changes
 
     def _take(self, narration: Narration, event: Event) -> Sequence[tuple[Narrated | None, Narrated | None]]:
