@@ -16,7 +16,7 @@ from cotenant.model.quantities import QuantityError, Scalar, parse_value
 from cotenant.runtime.figures import Value
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.koordlet_metrics.node import OVERCOMMITTED
-from cotenant_node_executor.koordlet_metrics.values import Defined, container_labels, pods, slow_of, snapshot_of
+from cotenant_node_executor.koordlet_metrics.values import Defined, container_labels, of_containers, pods, slow_of, snapshot_of
 from cotenant_node_executor.sampling.snapshot import PressureSet
 
 
@@ -43,12 +43,8 @@ def _pod_stalls(core: ExecutorCore) -> Iterator[Value]:
 
 
 def _container_stalls(core: ExecutorCore) -> Iterator[Value]:
-    stalls = slow_of(core).stalls
-    for _, pod, own, group in pods(core) if stalls else ():
-        for container in pod.spec.containers:
-            found = stalls.get(f"{group}/{container.name}")
-            if found is not None:
-                yield from _stalls(found, container_labels(own, container))
+    for found, own in of_containers(core, slow_of(core).stalls):
+        yield from _stalls(found, own)
 
 
 def _stalls(pressure: PressureSet, own: dict[str, str]) -> Iterator[Value]:
@@ -63,14 +59,9 @@ def _stalls(pressure: PressureSet, own: dict[str, str]) -> Iterator[Value]:
 
 
 def _counters(core: ExecutorCore) -> Iterator[Value]:
-    readings = slow_of(core).container_cpi
-    for _, pod, own, group in pods(core) if readings else ():
-        for container in pod.spec.containers:
-            found = readings.get(f"{group}/{container.name}")
-            if found is not None:
-                labels = container_labels(own, container)
-                yield found.cycles, {**labels, "cpi_field": "cycles"}
-                yield found.instructions, {**labels, "cpi_field": "instructions"}
+    for found, own in of_containers(core, slow_of(core).container_cpi):
+        yield found.cycles, {**own, "cpi_field": "cycles"}
+        yield found.instructions, {**own, "cpi_field": "instructions"}
 
 
 METRICS: tuple[Defined, ...] = (

@@ -13,7 +13,7 @@ from functools import partial
 
 from cotenant.runtime.figures import Value
 from cotenant_node_executor.core.core import ExecutorCore
-from cotenant_node_executor.koordlet_metrics.values import Defined, container_labels, pods, snapshot_of
+from cotenant_node_executor.koordlet_metrics.values import Defined, container_labels, of_containers, pods, snapshot_of
 from cotenant_node_executor.strategies.cpu.burst import strategy as burst
 from cotenant_node_executor.strategies.cpu.evict import strategy as cpu_evict
 from cotenant_node_executor.strategies.cpu.suppression import strategy as suppression
@@ -86,13 +86,8 @@ def _oom_scores(core: ExecutorCore) -> Iterator[Value]:
 
 
 def _cookies(core: ExecutorCore) -> Iterator[Value]:
-    cookies = core.seen.core_groups.cookies if core.seen is not None else {}
-    for _, pod, own, group in pods(core) if cookies else ():
-        for container in pod.spec.containers:
-            held = cookies.get(f"{group}/{container.name}")
-            if held is not None:
-                labels = container_labels(own, container)
-                yield 1, {**labels, "core_sched_group": held.group, "core_sched_cookie": str(held.cookie)}
+    for held, own in of_containers(core, core.seen.core_groups.cookies if core.seen is not None else {}):
+        yield 1, {**own, "core_sched_group": held.group, "core_sched_cookie": str(held.cookie)}
 
 
 def _cookie_outcomes(core: ExecutorCore) -> Iterable[Value]:

@@ -5,7 +5,8 @@ In: the core of one node. Out: values with their labels. Nothing here is called 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
 
 from cotenant.api.objects.pod import Container, Pod
 from cotenant.runtime.figures import Value
@@ -17,6 +18,7 @@ OfCore = Callable[[ExecutorCore], Iterable[Value]]
 Defined = tuple[str, str, OfCore]
 """Name without its prefix, description, values."""
 NOTHING_SLOW = SlowReadings()
+T = TypeVar("T")
 
 
 def snapshot_of(core: ExecutorCore) -> UsageSnapshot | None:
@@ -49,3 +51,12 @@ def pods(core: ExecutorCore) -> Iterator[tuple[str, Pod, dict[str, str], str]]:
 def container_labels(pod: dict[str, str], container: Container) -> dict[str, str]:
     """The labels of a container, from those of its pod."""
     return {**pod, "container_id": f"{pod['pod_uid']}/{container.name}", "container_name": container.name}
+
+
+def of_containers(core: ExecutorCore, readings: Mapping[str, T]) -> Iterator[tuple[T, dict[str, str]]]:
+    """Each container that has a reading, by its control group: the reading, the container's labels."""
+    for _, pod, own, group in pods(core) if readings else ():
+        for container in pod.spec.containers:
+            found = readings.get(f"{group}/{container.name}")
+            if found is not None:
+                yield found, container_labels(own, container)
