@@ -39,7 +39,7 @@ from cotenant.log.contract import ending, replaces
 from cotenant.model.names import SCHEDULER_NAMES
 from cotenant.model.subjects import placement_subject, waiting_subject
 from cotenant_scheduler.cycle.endings.blocked import blocked_due
-from cotenant_scheduler.cycle.endings.resizes import counted_requests, resize_of
+from cotenant_scheduler.cycle.endings.resizes import resize_of, resized_requests
 from cotenant_scheduler.cycle.other_schedulers import BELONGS_ELSEWHERE, came_too_late
 from cotenant_scheduler.cycle.reservations.endings import ReservationEndings
 from cotenant_scheduler.cycle.waiting import blocked_by, blocked_event
@@ -248,7 +248,7 @@ class Endings:
             data = msgspec.structs.replace(
                 data,
                 pod=document,
-                requests=requests if resize is None else counted_requests(document, resize, requests),
+                requests=requests if resize is None else resized_requests(document, resize, requests),
                 resize=resize,
                 grace_period_seconds=facts.grace_seconds,
                 quota=membership.quota if membership else "",

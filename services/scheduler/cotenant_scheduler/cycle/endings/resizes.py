@@ -42,7 +42,7 @@ def resize_of(record: PodRecord, node: str, placed: PlacementRecord) -> Placemen
         return data.resize
 
 
-def counted_requests(document: msgspec.Raw, resize: PlacementResize, otherwise: Mapping[str, int]) -> dict[str, int]:
+def resized_requests(document: msgspec.Raw, resize: PlacementResize, otherwise: Mapping[str, int]) -> dict[str, int]:
     """Return the amounts of a pod that is being resized. `otherwise`: where its manifest cannot be read."""
     try:
         requests = pod_requests(pod_with_resources(decode_pod(document), resize.counted))
