@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.strategies.memory.oom_scores import decide as decide_scores
@@ -90,13 +91,37 @@ def test_a_disabled_class_is_neutral_and_names_may_have_any_case() -> None:
 
 @pytest.mark.parametrize("percent", [-1, 101, 10**18])
 @pytest.mark.parametrize("name", ["minLimitPercent", "lowLimitPercent", "throttlingPercent", "wmarkRatio"])
-def test_a_percentage_out_of_range_is_refused_by_the_name_of_its_field(name: str, percent: int) -> None:
-    strategy = lowered_object(json.dumps({"beClass": {"memoryQOS": {"enable": True, name: percent}}}))
-    with pytest.raises(ValueError, match="must be between 0 and 100") as refused:
-        memory_rule(strategy)
-    assert str(refused.value).startswith(f"resourceQOSStrategy.beClass.memoryQOS.{name} is {percent}:")
+def test_a_percentage_out_of_range_is_reported_by_the_name_of_its_field(name: str, percent: int) -> None:
+    rule = memory_rule(lowered_object(json.dumps({"beClass": {"memoryQOS": {"enable": True, name: percent}}})))
+    assert rule.problems == (
+        f"resourceQOSStrategy.beClass.memoryQOS.{name} is {percent}: must be between 0 and 100; the last valid value stays",
+    )
     for edge in (0, 100):
-        memory_rule(lowered_object(json.dumps({"beClass": {"memoryQOS": {"enable": True, name: edge}}})))
+        assert not memory_rule(lowered_object(json.dumps({"beClass": {"memoryQOS": {"enable": True, name: edge}}}))).problems
+
+
+def test_a_percentage_out_of_range_keeps_its_last_value_and_every_other_field_counts() -> None:
+    def decided(qos: dict[str, Any], memory: Struct | None) -> StrategyDecision:
+        classes = {"lsClass": {"enable": True, **qos}, "beClass": {"enable": True, "oomKillGroup": 1}}
+        whole = slo({name: {"memoryQOS": part} for name, part in classes.items()})
+        return decide(situation([pod("a", "LS", requests={"memory": "1Gi"})], node_slo=whole, kernel=KERNEL), memory)
+
+    wrong = {"minLimitPercent": 400, "lowLimitPercent": 50}
+    first = decided(wrong, None)
+    values = texts(first, "burstable/poduid-a")
+    assert Knob.MEMORY_MIN not in values, "no valid value is known"
+    assert values[Knob.MEMORY_LOW] == str(GIB // 2)
+    assert texts(first, "besteffort")[Knob.MEMORY_OOM_GROUP] == "1"
+    assert len(first.problems) == 1
+    valid = decided({"minLimitPercent": 25}, first.memory)
+    assert not valid.problems
+    later = valid.memory
+    for _ in range(2):
+        kept = decided(wrong, later)
+        later = kept.memory
+        values = texts(kept, "burstable/poduid-a")
+        assert (values[Knob.MEMORY_MIN], values[Knob.MEMORY_LOW]) == (str(GIB // 4), str(GIB // 2))
+        assert kept.problems == first.problems
 
 
 def test_a_class_protects_its_pods_and_the_directories_above_have_the_sums() -> None:
@@ -212,7 +237,8 @@ def test_nothing_is_neutral_again_where_nothing_was_set() -> None:
     assert decide(there, Applied(False)).values == {}
     annotated = pod("a", "BE", annotations={ANNOTATION: '{"policy":"auto"}'})
     decision = decide(situation([annotated], node_slo=slo(), kernel=KERNEL), Applied(False))
-    assert decision.memory == Applied(True)
+    assert isinstance(decision.memory, Applied)
+    assert decision.memory.active
     assert texts(decision, "besteffort/poduid-a/main")[Knob.MEMORY_HIGH] == "-1"
 
 

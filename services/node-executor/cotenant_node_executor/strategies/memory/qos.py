@@ -32,6 +32,7 @@ from cotenant_node_executor.strategies.memory.qos_config import (
     class_of,
     effective,
     memory_rule,
+    with_last_valid,
 )
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, ContainerShape, PodShape
 from cotenant_node_executor.strategies.sections import QOS, fitted, raw_section
@@ -71,9 +72,10 @@ class PodMemory(Struct, frozen=True, gc=False):
 
 
 class Applied(Struct, frozen=True):
-    """Whether the last decision set anything."""
+    """Whether the last decision set anything, and by which rule."""
 
     active: bool = False
+    rule: MemoryRule | None = None
 
 
 def share_of(amount: int, percent: int) -> int:
@@ -184,12 +186,13 @@ def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     knobs = _supported(situation.capabilities)
     if situation.slo is None or not knobs:
         return StrategyDecision(memory=memory)
-    rule = _rule(situation.slo)
+    rule = with_last_valid(_rule(situation.slo), memory.rule if isinstance(memory, Applied) else None)
     active = rule.stated or any(pod.shape.memory_qos is not None for pod in situation.pods.values())
     if not active:
         left_over = memory is None or (isinstance(memory, Applied) and memory.active)
         return StrategyDecision(_values(situation, _NEUTRAL_RULE, knobs, _WHY_NEUTRAL) if left_over else {}, memory=Applied())
-    return StrategyDecision(_values(situation, rule, knobs, "memory QoS of its class"), memory=Applied(True))
+    values = _values(situation, rule, knobs, "memory QoS of its class")
+    return StrategyDecision(values, memory=Applied(True, rule), problems=rule.problems)
 
 
 @by_identity

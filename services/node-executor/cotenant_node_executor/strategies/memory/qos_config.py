@@ -9,7 +9,8 @@ force, in which None means that a file is not touched.
 | `auto` | the built-in one of the class, overlaid with the annotation's fields |
 | `none` | neutral values; the annotation's fields are ignored |
 
-An unreadable annotation counts as absent. Source: memory QoS, koordlet rule.
+An unreadable annotation counts as absent. A percentage of the NodeSLO that is out of range concerns its field alone: the last
+valid value stays, as koordlet's files refuse others; without one the field is unstated. Source: memory QoS, koordlet rule.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cotenant.domain.qos import KubeQoS, QoSClass
 from cotenant_node_executor.strategies.sections import (
@@ -75,13 +77,16 @@ class MemoryQOS(Struct, frozen=True, kw_only=True, rename=lower_name, cache_hash
 
 
 class MemoryRule(Struct, frozen=True, cache_hash=True):
-    """The configuration of each class. `stated`: the NodeSLO has a memory QoS at all."""
+    """The configuration of each class. `stated`: the NodeSLO has a memory QoS at all. `wrong`: class and field of each value
+    that is out of range, and `problems` says so in words; such a field is unstated."""
 
     lsr: MemoryQOS = MemoryQOS()
     ls: MemoryQOS = MemoryQOS()
     be: MemoryQOS = MemoryQOS()
     system: MemoryQOS = MemoryQOS()
     stated: bool = False
+    wrong: tuple[tuple[str, str], ...] = ()
+    problems: tuple[str, ...] = ()
 
     def of_class(self, name: str) -> MemoryQOS:
         """The configuration of LSR, LS, BE or SYSTEM."""
@@ -89,32 +94,52 @@ class MemoryRule(Struct, frozen=True, cache_hash=True):
 
 
 def memory_rule(strategy: Mapping[str, JsonValue]) -> MemoryRule:
-    """Return the rule of a QoS strategy with lower-case names. Raises ValueError that names the field."""
-    lsr, ls, be, system = (
-        in_range(
-            fitted(class_part(strategy, field, PART, CLASS_DEFAULTS[name], NEUTRAL), MemoryQOS, f"{field}.{PART}"),
-            where_of(field),
-            _PERCENTAGES,
-        )
-        for name, field in CLASSES.items()
-    )
-    return MemoryRule(lsr, ls, be, system, states(strategy, PART))
+    """Return the rule of a QoS strategy with lower-case names. Raises ValueError that names a field of another type."""
+    classes: list[MemoryQOS] = []
+    wrong: list[tuple[str, str]] = []
+    problems: list[str] = []
+    for name, field in CLASSES.items():
+        config = fitted(class_part(strategy, field, PART, CLASS_DEFAULTS[name], NEUTRAL), MemoryQOS, f"{field}.{PART}")
+        bad = out_of_range(config, where_of(field), _PERCENTAGES)
+        wrong += [(name.lower(), attribute) for attribute in bad]
+        problems += [f"{problem}; the last valid value stays" for problem in bad.values()]
+        classes.append(replace(config, **dict.fromkeys(bad)))
+    return MemoryRule(*classes, states(strategy, PART), tuple(wrong), tuple(problems))
+
+
+def with_last_valid(rule: MemoryRule, last: MemoryRule | None) -> MemoryRule:
+    """Return the rule with the last one's values in place of those that are out of range; without a last one they are
+    unstated."""
+    for name, attribute in rule.wrong if last is not None else ():
+        config = replace(getattr(rule, name), **{attribute: getattr(getattr(last, name), attribute)})
+        rule = replace(rule, **{name: config})
+    return rule
 
 
 _PERCENTAGES = dict.fromkeys(("minLimitPercent", "lowLimitPercent", "throttlingPercent", "wmarkRatio"), (0, 100))
 """As the NodeSLO's schema has them."""
 
 
-def in_range(config: T, where: str, ranges: Mapping[str, tuple[int, int]]) -> T:
-    """Return a configuration each of whose values is unstated or from the first to the second number of its field's range.
+def out_of_range(config: Struct, where: str, ranges: Mapping[str, tuple[int, int]]) -> dict[str, str]:
+    """Return the fields whose value is not from the first to the second number of their range, each with the problem in words.
 
-    The names are those of the NodeSLO. Raises ValueError that names the field, below `where`.
+    The names of the ranges are those of the NodeSLO; an unstated value is in range.
     """
-    values = {lower_name(field): getattr(config, field) for field in config.__struct_fields__}
+    attributes = {lower_name(field): field for field in config.__struct_fields__}
+    found: dict[str, str] = {}
     for name, (least, most) in ranges.items():
-        value = values[name.lower()]
+        attribute = attributes[name.lower()]
+        value = getattr(config, attribute)
         if value is not None and not least <= value <= most:
-            raise ValueError(f"{where}.{name} is {value}: must be between {least} and {most}")
+            found[attribute] = f"{where}.{name} is {value}: must be between {least} and {most}"
+    return found
+
+
+def in_range(config: T, where: str, ranges: Mapping[str, tuple[int, int]]) -> T:
+    """Return a configuration without a value that is out of its range (`out_of_range`). Raises ValueError that names the
+    first."""
+    for problem in out_of_range(config, where, ranges).values():
+        raise ValueError(problem)
     return config
 
 
