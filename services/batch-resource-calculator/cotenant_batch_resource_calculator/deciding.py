@@ -109,7 +109,7 @@ def _effective(state: NodeState, configuration: Configuration, pools: RiskPools,
     )
 
 
-class _Withdrawn(msgspec.Struct, frozen=True):
+class _Withdrawn(msgspec.Struct, frozen=True, gc=False):
     """The node offers nothing: the code, and the reason in words."""
 
     reason: str
@@ -117,14 +117,14 @@ class _Withdrawn(msgspec.Struct, frozen=True):
     degraded: bool = False
 
 
-class _Unknown(msgspec.Struct, frozen=True):
+class _Unknown(msgspec.Struct, frozen=True, gc=False):
     """The node is silent: its last figures are kept."""
 
     last: NodeResources
     since: datetime
 
 
-class _Offered(msgspec.Struct, frozen=True):
+class _Offered(msgspec.Struct, frozen=True, gc=False):
     """The formula's result for the node."""
 
     node: NodeAmounts

@@ -39,7 +39,7 @@ from cotenant_batch_resource_calculator.topology import DeclaredTopology, machin
 _NO_USAGE = Usage()
 
 
-class HardwareFields(msgspec.Struct, frozen=True):
+class HardwareFields(msgspec.Struct, frozen=True, gc=False):
     """The parts of the event that follow from the node's CPUs and devices, whether it offers anything or not."""
 
     cpu_normalization: str = ""
@@ -47,7 +47,7 @@ class HardwareFields(msgspec.Struct, frozen=True):
     devices: DeviceTotals = DeviceTotals()
 
 
-class NodeSettings(msgspec.Struct, frozen=True):
+class NodeSettings(msgspec.Struct, frozen=True, gc=False):
     """The parts of the node's event that do not depend on measurements. `notes`: texts for the message, in order; `base`: the
     strategy as JSON, without the node's own annotation and labels; `ratio`: of batch-cpu; `group`: the nodes whose hours a
     risk budget counts together.
@@ -68,7 +68,7 @@ class NodeSettings(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-class Standing(msgspec.Struct, frozen=True):
+class Standing(msgspec.Struct, frozen=True, gc=False):
     """The node's desired resources event, valid until the next event of the node is folded; a cache.
 
     `news`: publish at once. `differs`: publish once the last event is older than `refresh_seconds`. `withdrawal`: the only
@@ -118,6 +118,7 @@ class NodeState:
         self.situation: NodeSettings | None = None
         self.evaluation: CalculatedResources | None = None
         self._demand: NodeDemand | None = None
+        self._pods: tuple[PodNeed, ...] | None = None
         self.standing: Standing | None = None
         self.rendered: NodeSLORendered | None = None
         self._zones: dict[str, Amounts] | None = None
@@ -149,7 +150,7 @@ class NodeState:
 
     def pods_changed(self) -> bool:
         """Drop everything computed from the pods; return whether the node's desired event may have changed."""
-        self._demand = None
+        self._demand = self._pods = None
         self.evaluation = None
         standing = self.standing
         if standing is not None and not standing.calculated:
@@ -242,14 +243,12 @@ class NodeState:
             return declared
         return self.machine.cpu if self.machine is not None and self.machine.cpu.cpu_model else None
 
-    def pods(self) -> list[PodNeed]:
+    def pods(self) -> tuple[PodNeed, ...]:
         """Return the pods that run or will run on the node, by name: placed, and not reported as ended by the executor."""
-        alive = []
-        for key in sorted(self.placed):
-            placed = self.placed[key]
-            if self.ended.get(key) != placed.uid:
-                alive.append(placed.need)
-        return alive
+        if self._pods is None:
+            ended, placed = self.ended, sorted(self.placed.items())
+            self._pods = tuple([pod.need for key, pod in placed if ended.get(key) != pod.uid])
+        return self._pods
 
 
 def amounts(usage: Usage) -> Amounts:

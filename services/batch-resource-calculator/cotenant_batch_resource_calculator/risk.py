@@ -96,7 +96,7 @@ class RiskPools:
         return RiskPool(tuple(counts), max((seen for seen, nodes in hours.items() if nodes > 0), default=0))
 
 
-class Risk(msgspec.Struct, frozen=True):
+class Risk(msgspec.Struct, frozen=True, gc=False):
     """The risk part of the node's event; whether its margin is chosen now. `assumed_milli`, `real_milli`: of the observation;
     None: nothing was observed."""
 

@@ -36,7 +36,7 @@ class _Topology(View, frozen=True, kw_only=True):
     zones: list[_Zone] = []
 
 
-class DeclaredTopology(msgspec.Struct, frozen=True):
+class DeclaredTopology(msgspec.Struct, frozen=True, gc=False):
     """What a NodeResourceTopology object declares."""
 
     zones: dict[str, Amounts] = {}

@@ -48,7 +48,7 @@ _POLICIES = {policy.value: policy for policy in CalculatePolicy}
 _MID = PriorityClass.MID
 
 
-class PodNeed(msgspec.Struct, frozen=True):
+class PodNeed(msgspec.Struct, frozen=True, gc=False):
     """A running or pending pod on the node. `key` is namespace/name, `tier` its priority class after defaulting.
 
     `exclusive`: an LSE pod. `zones`: the NUMA ids allocated to it; empty: spread over all.
@@ -66,7 +66,7 @@ class PodNeed(msgspec.Struct, frozen=True):
         return self.tier not in RECLAIMING
 
 
-class MeasuredUsage(msgspec.Struct, frozen=True):
+class MeasuredUsage(msgspec.Struct, frozen=True, gc=False):
     """Usage of a pod or host application; `priority`: the tier in the metric, empty without one."""
 
     key: str
@@ -74,7 +74,7 @@ class MeasuredUsage(msgspec.Struct, frozen=True):
     priority: str = ""
 
 
-class HighPriorityNeed(msgspec.Struct, frozen=True):
+class HighPriorityNeed(msgspec.Struct, frozen=True, gc=False):
     """Sums over the HP pods, and the pods that were counted by a rule instead of a measurement."""
 
     request: Amounts = ZERO
@@ -86,7 +86,7 @@ class HighPriorityNeed(msgspec.Struct, frozen=True):
     dangling: tuple[str, ...] = ()
 
 
-class BatchStrategy(msgspec.Struct, frozen=True):
+class BatchStrategy(msgspec.Struct, frozen=True, gc=False):
     """The formula's part of the colocation strategy. Percent values are integers; thresholds None: no cap."""
 
     cpu_reclaim_percent: int
@@ -97,7 +97,7 @@ class BatchStrategy(msgspec.Struct, frozen=True):
     memory_threshold_percent: int | None = None
 
 
-class BatchTerms(msgspec.Struct, frozen=True):
+class BatchTerms(msgspec.Struct, frozen=True, gc=False):
     """All terms of one calculation (milli-CPUs, bytes); `batch` is the result."""
 
     capacity: Amounts
@@ -122,36 +122,52 @@ def is_reclaimed(priority: str) -> bool:
 
 
 def sum_need(pods: Iterable[PodNeed], metrics: Mapping[str, MeasuredUsage]) -> HighPriorityNeed:
-    """Return the HP sums; `metrics` by namespace/name."""
-    request = used = max_used_request = ZERO
-    beside = 0
+    """Return the HP sums; `metrics` by namespace/name. It reads every pod at each new metric, so it sums plain integers."""
+    asked_cpu = asked_memory = used_cpu = used_memory = most_cpu = most_memory = beside = 0
     assumed: list[str] = []
     seen: set[str] = set()
     for pod in pods:
-        seen.add(pod.key)
-        if not pod.high_priority:
+        key = pod.key
+        seen.add(key)
+        if pod.tier in RECLAIMING:
             continue
-        request = request + pod.request
-        metric = metrics.get(pod.key)
+        cpu, memory = pod.request.cpu, pod.request.memory
+        asked_cpu += cpu
+        asked_memory += memory
+        metric = metrics.get(key)
         if metric is None:
-            assumed.append(pod.key)
-            used = used + pod.request
-            max_used_request = max_used_request + pod.request
-            beside += max(pod.request.cpu, 0)
+            assumed.append(key)
+            used_cpu += cpu
+            used_memory += memory
+            most_cpu += cpu
+            most_memory += memory
+            beside += max(cpu, 0)
             continue
-        used = used + (Amounts(pod.request.cpu, metric.usage.memory) if pod.exclusive else metric.usage)
-        max_used_request = max_used_request + pod.request.larger(metric.usage)
+        now_cpu, now_memory = metric.usage.cpu, metric.usage.memory
+        used_cpu += cpu if pod.exclusive else now_cpu
+        used_memory += now_memory
+        most_cpu += cpu if cpu > now_cpu else now_cpu
+        most_memory += memory if memory > now_memory else now_memory
         if pod.tier is _MID:
-            beside += max(metric.usage.cpu, 0)
+            beside += max(now_cpu, 0)
         elif pod.exclusive:
-            beside += max(pod.request.cpu - metric.usage.cpu, 0)
-    dangling = [metric for key, metric in sorted(metrics.items()) if key not in seen and not is_reclaimed(metric.priority)]
-    for metric in dangling:
-        used = used + metric.usage
-        max_used_request = max_used_request + metric.usage
+            beside += max(cpu - now_cpu, 0)
+    unplaced = sorted(key for key, metric in metrics.items() if key not in seen and not is_reclaimed(metric.priority))
+    for key in unplaced:
+        metric = metrics[key]
+        used_cpu += metric.usage.cpu
+        used_memory += metric.usage.memory
+        most_cpu += metric.usage.cpu
+        most_memory += metric.usage.memory
         beside += max(metric.usage.cpu, 0) if metric.priority == _MID else 0
-    named = tuple(sorted(assumed)), tuple(metric.key for metric in dangling)
-    return HighPriorityNeed(request, used, max_used_request, beside, *named)
+    return HighPriorityNeed(
+        Amounts(asked_cpu, asked_memory),
+        Amounts(used_cpu, used_memory),
+        Amounts(most_cpu, most_memory),
+        beside,
+        tuple(sorted(assumed)),
+        tuple(unplaced),
+    )
 
 
 def host_application_usage(applications: Sequence[MeasuredUsage]) -> Amounts:

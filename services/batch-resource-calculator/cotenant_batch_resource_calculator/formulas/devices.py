@@ -34,7 +34,7 @@ _DEPRECATED = "kubernetes.io/"
 _RENAMED = frozenset({"rdma", "fpga", "gpu", "gpu-core", "gpu-memory", "gpu-memory-ratio"})
 
 
-class DeviceTotals(msgspec.Struct, frozen=True):
+class DeviceTotals(msgspec.Struct, frozen=True, gc=False):
     """`error`: why the object counts as none."""
 
     amounts: dict[str, int] = {}

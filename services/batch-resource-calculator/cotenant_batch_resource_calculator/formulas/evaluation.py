@@ -48,7 +48,7 @@ DEFAULT_UPDATE_SECONDS = 300
 DEFAULT_DIFF_THRESHOLD = 0.1
 
 
-class NodeAmounts(msgspec.Struct, frozen=True):
+class NodeAmounts(msgspec.Struct, frozen=True, gc=False):
     """The node's capacity, allocatable and reservation: cpu in milli-CPUs, everything else in base units."""
 
     capacity: dict[str, int]
@@ -56,7 +56,7 @@ class NodeAmounts(msgspec.Struct, frozen=True):
     reservation: NodeReservation = NodeReservation()
 
 
-class NodeMeasurement(msgspec.Struct, frozen=True):
+class NodeMeasurement(msgspec.Struct, frozen=True, gc=False):
     """The node's latest metric. `node_usage` None: the node reported no total; memory is the working set."""
 
     update_time: datetime | None
@@ -69,7 +69,7 @@ class NodeMeasurement(msgspec.Struct, frozen=True):
     """The predicted peak of prod pods and the system; None: there is no prediction."""
 
 
-class NodeDemand(msgspec.Struct, frozen=True):
+class NodeDemand(msgspec.Struct, frozen=True, gc=False):
     """A metric and the pods of a node, summed up. `metrics` by `namespace/name`; `prod_request`: of its prod pods."""
 
     measurement: NodeMeasurement
@@ -79,7 +79,7 @@ class NodeDemand(msgspec.Struct, frozen=True):
     prod_request: Amounts
 
 
-class CalculatedResources(msgspec.Struct, frozen=True):
+class CalculatedResources(msgspec.Struct, frozen=True, gc=False):
     """`terms` None: batch and mid are withdrawn. `zones` are zone-level amounts."""
 
     terms: BatchTerms | None = None
@@ -143,7 +143,8 @@ def degrade_minutes(strategy: ColocationStrategy) -> int:
 def demand_of(measurement: NodeMeasurement, pods: Sequence[PodNeed]) -> NodeDemand:
     """Return the sums of pods and metric, independent of the configuration."""
     metrics = {metric.key: metric for metric in measurement.pods}
-    prod_request = total(pod.request for pod in pods if pod.tier not in NOT_PROD)
+    prod = [pod.request for pod in pods if pod.tier not in NOT_PROD]
+    prod_request = Amounts(sum([request.cpu for request in prod]), sum([request.memory for request in prod]))
     return NodeDemand(measurement, tuple(pods), metrics, sum_need(pods, metrics), prod_request)
 
 

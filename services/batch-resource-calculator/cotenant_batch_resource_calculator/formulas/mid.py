@@ -20,7 +20,7 @@ from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, s
 STATIC_MODE = "static"
 
 
-class MidStrategy(msgspec.Struct, frozen=True):
+class MidStrategy(msgspec.Struct, frozen=True, gc=False):
     """The formula's part of the colocation strategy, in integer percent."""
 
     cpu_threshold_percent: int = 100
@@ -31,7 +31,7 @@ class MidStrategy(msgspec.Struct, frozen=True):
     static_memory_percent: int = 0
 
 
-class MidTerms(msgspec.Struct, frozen=True):
+class MidTerms(msgspec.Struct, frozen=True, gc=False):
     """All terms of one calculation (milli-CPUs, bytes); `mid` is the result. `measured` False: in static mode only `limit` and
     `mid` are figures."""
 

@@ -23,7 +23,7 @@ from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts
 MAX_RATIO = 1_000_000.0
 
 
-class Offer(msgspec.Struct, frozen=True):
+class Offer(msgspec.Struct, frozen=True, gc=False):
     """`origin`: batch amounts before the foreign share. `offered`: what batch pods may request; None: withdrawn."""
 
     origin: Amounts

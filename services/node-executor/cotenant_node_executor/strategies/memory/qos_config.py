@@ -104,7 +104,8 @@ def memory_rule(strategy: Mapping[str, JsonValue]) -> MemoryRule:
         wrong += [(name.lower(), attribute) for attribute in bad]
         problems += [f"{problem}; the last valid value stays" for problem in bad.values()]
         classes.append(replace(config, **dict.fromkeys(bad)))
-    return MemoryRule(*classes, states(strategy, PART), tuple(wrong), tuple(problems))
+    lsr, ls, be, system = classes
+    return MemoryRule(lsr, ls, be, system, states(strategy, PART), tuple(wrong), tuple(problems))
 
 
 def with_last_valid(rule: MemoryRule, last: MemoryRule | None) -> MemoryRule:
