@@ -9,6 +9,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.node.resources import NodeResources
 from cotenant_batch_resource_calculator.core import CORE_VERSION, FILTERS, BatchResourceCalculator, CalculatorConfig
 from cotenant_batch_resource_calculator.gauges import GAUGES
+from cotenant_batch_resource_calculator.metric_view import NodeMetricView
 from cotenant_batch_resource_calculator.trial import effect_of
 
 PACE = timedelta(seconds=1)
@@ -35,6 +36,7 @@ DEFINITION = ServiceDefinition(
     traced=("metrics.", "objects."),
     gather=GATHERED,
     hurried=HURRIED,
+    views=(NodeMetricView,),
     gauges=GAUGES,
     questions=(Question("dry-run", effect_of),),
     summary="decides how much of each node batch pods may use, and renders its NodeSLO",

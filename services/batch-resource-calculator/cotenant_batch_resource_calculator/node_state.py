@@ -12,7 +12,7 @@ from cotenant.api.objects.node import Node
 from cotenant.domain.node import NodeSources
 from cotenant.domain.reservation import NodeReservation, kubelet_reserved, parse_reservation
 from cotenant.events.envelope import Event
-from cotenant.events.node.metrics import NodeMetricComputed, Usage
+from cotenant.events.node.metrics import Usage
 from cotenant.events.node.resources import NodeResources, NodeSLORendered
 from cotenant.events.node.runs import ExecutorStatus
 from cotenant.events.node.topology import CpuBasicInfo, MachineTopology
@@ -33,6 +33,7 @@ from cotenant_batch_resource_calculator.formulas.evaluation import (
     demand_of,
 )
 from cotenant_batch_resource_calculator.formulas.normalization import parse_basic_info
+from cotenant_batch_resource_calculator.metric_view import ReadMetric
 from cotenant_batch_resource_calculator.placed_pods import PlacedPod
 from cotenant_batch_resource_calculator.topology import DeclaredTopology, machine_zones
 
@@ -98,7 +99,7 @@ class NodeState:
         self.node_ref = ""
         self.executor: ExecutorStatus | None = None
         self.executor_ref = ""
-        self.metric: NodeMetricComputed | None = None
+        self.metric: ReadMetric | None = None
         self.metric_ref = ""
         self.yarn: YarnNode | None = None
         self.yarn_ref = ""

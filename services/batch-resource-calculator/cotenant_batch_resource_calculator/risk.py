@@ -22,7 +22,6 @@ from collections import Counter
 
 import msgspec
 
-from cotenant.events.node.metrics import NodeMetricComputed
 from cotenant.events.node.resources import NodeResources, NodeRisk
 from cotenant_batch_resource_calculator.config.risk import RiskBudget
 from cotenant_batch_resource_calculator.formulas.batch import CalculatePolicy, is_reclaimed
@@ -38,6 +37,7 @@ from cotenant_batch_resource_calculator.formulas.risk_budget import (
     threshold_of,
     unit_of,
 )
+from cotenant_batch_resource_calculator.metric_view import ReadMetric
 from cotenant_batch_resource_calculator.node_state import NodeSettings, NodeState
 
 _NEEDS = {
@@ -183,7 +183,7 @@ def assumed_milli(published: NodeResources) -> int | None:
     return max(max(cpu["system-used"], cpu["node-reserved"]) + cpu[need], cpu.get("forecast-need", 0))
 
 
-def services_milli(metric: NodeMetricComputed) -> int | None:
+def services_milli(metric: ReadMetric) -> int | None:
     """Return the CPU that services and the system have used at most; None where the node's use was not measured."""
     if metric.services_peak is not None:
         return metric.services_peak.cpu_milli
