@@ -164,7 +164,7 @@ async def lent(log: NatsLog, reader: NatsReader) -> tuple[list[float], list[floa
 
     # Built ahead, so that the reader is not kept waiting.
     events = [metric(index % NODES, 20_000 if (index // NODES) % 2 == 0 else 10_000) for index in range(total)]
-    # They are many: a collection that traverses them stops the reader for 0.1 s, and counts as the service's time.
+    # A whole collection stops the reader for 35 ms, which would count as the service's time.
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
