@@ -27,7 +27,6 @@ from cotenant.engine.agenda import Agenda
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.envelope import Event
-from cotenant.events.node.metrics import NodeMetricComputed
 from cotenant.events.node.resources import NodeResources, NodeSLORendered
 from cotenant.events.node.runs import ExecutorStatus, RunStatus
 from cotenant.events.node.topology import MachineTopology
@@ -42,7 +41,7 @@ from cotenant_batch_resource_calculator.config.in_force import Configuration, lo
 from cotenant_batch_resource_calculator.counts import Counts
 from cotenant_batch_resource_calculator.deciding import is_due_now, next_look, offered_under, resources_of
 from cotenant_batch_resource_calculator.formulas.devices import DeviceTotals
-from cotenant_batch_resource_calculator.metric_view import NodeMetricView
+from cotenant_batch_resource_calculator.metric_view import ReadMetric
 from cotenant_batch_resource_calculator.node_state import NodeState
 from cotenant_batch_resource_calculator.placed_pods import PlacedPod
 from cotenant_batch_resource_calculator.reading import read_configuration, read_devices, read_node
@@ -165,7 +164,7 @@ class BatchResourceCalculator:
         state = self._state(name)
         state.metric_changed()
         self._agenda.mark(name)
-        metric = event.data if isinstance(event.data, NodeMetricComputed | NodeMetricView) and not event.tombstone else None
+        metric = event.data if isinstance(event.data, ReadMetric) and not event.tombstone else None
         state.metric = metric
         state.metric_ref = event.ref if metric is not None else ""
 

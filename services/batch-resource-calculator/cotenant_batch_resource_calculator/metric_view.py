@@ -16,7 +16,7 @@ from cotenant.model.bounds import Seconds
 _NO_USAGE = Usage()
 
 
-class PodUsage(Part, frozen=True, kw_only=True):
+class PodMetricView(Part, frozen=True, kw_only=True):
     """Average usage of one pod, and its tier."""
 
     namespace: str
@@ -25,7 +25,7 @@ class PodUsage(Part, frozen=True, kw_only=True):
     usage: Usage = _NO_USAGE
 
 
-class WindowUsage(Part, frozen=True, kw_only=True):
+class AggregatedUsageView(Part, frozen=True, kw_only=True):
     """A node's mean and 99th percentile over one window."""
 
     duration_seconds: Seconds
@@ -43,8 +43,8 @@ class NodeMetricView(PayloadView, frozen=True, kw_only=True):
     unknown_since: datetime | None = None
     node_usage: Usage = _NO_USAGE
     system_usage: Usage = _NO_USAGE
-    aggregated_node_usages: tuple[WindowUsage, ...] = ()
-    pods: tuple[PodUsage, ...] = ()
+    aggregated_node_usages: tuple[AggregatedUsageView, ...] = ()
+    pods: tuple[PodMetricView, ...] = ()
     host_applications: tuple[HostApplicationMetric, ...] = ()
     prod_reclaimable: Usage | None = None
     prod_peak: Usage | None = None

@@ -23,7 +23,7 @@ from cotenant.events.node.metrics import (
 )
 from cotenant.model.subjects import metrics_subject
 from cotenant_batch_resource_calculator.definition import DEFINITION
-from cotenant_batch_resource_calculator.metric_view import NodeMetricView, PodUsage, WindowUsage
+from cotenant_batch_resource_calculator.metric_view import AggregatedUsageView, NodeMetricView, PodMetricView
 from cotenant_batch_resource_calculator.risk import services_milli
 from tests.unit.batch_resource_calculator.builders_batch_resource_calculator import GIB, NOON, Bench
 
@@ -88,7 +88,7 @@ def test_a_metric_that_is_read_in_part_leads_to_the_decision_of_the_whole_one(se
 
 
 @pytest.mark.parametrize(
-    ("view", "of"), [(NodeMetricView, NodeMetricComputed), (PodUsage, PodMetric), (WindowUsage, AggregatedUsage)]
+    ("view", "of"), [(NodeMetricView, NodeMetricComputed), (PodMetricView, PodMetric), (AggregatedUsageView, AggregatedUsage)]
 )
 def test_a_view_has_the_names_and_defaults_of_what_it_shows(view: type[msgspec.Struct], of: type[msgspec.Struct]) -> None:
     stored = {field.encode_name: field for field in msgspec.structs.fields(of)}
