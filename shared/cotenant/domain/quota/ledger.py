@@ -94,14 +94,16 @@ class QuotaLedger:
         """Charge placed pods that request the same: so many of each quota, preemptible or not. An ancestor that several of the
         quotas have is changed once."""
         self._version += 1
-        parents = self.demands.forest.parents
+        forest, known = self.demands.forest, self.demands.known
+        parents = forest.parents
         above: dict[str, list[tuple[Amounts, bool, int]]] = {}
         """By parent, what its children count."""
         for (membership, preemptible), times in counts.items():
             name = membership.quota
-            if not self._charge_own(membership, request, preemptible, times):
+            self._charge_own(membership, request, preemptible, times)
+            if forest.tree_ids.get(name) != membership.tree:
                 continue
-            most = self._max(name)
+            most = known[name].max
             counted = request if request.keys() <= most.keys() else masked(request, most)
             self._change_level(name, counted, preemptible, times)
             if name in parents:
@@ -126,13 +128,14 @@ class QuotaLedger:
 
     def _add(self, membership: Membership, request: Amounts, preemptible: bool, times: int) -> None:
         self._version += 1
-        if self._charge_own(membership, request, preemptible, times):
+        self._charge_own(membership, request, preemptible, times)
+        if self._is_known((membership.tree, membership.quota)):
             counted = masked(request, self._max(membership.quota))
             for level in self._path(membership.quota):
                 self._change_level(level, counted, preemptible, times)
 
-    def _charge_own(self, membership: Membership, request: Amounts, preemptible: bool, times: int) -> bool:
-        """Change what a quota's own pods use; return whether the quota is known."""
+    def _charge_own(self, membership: Membership, request: Amounts, preemptible: bool, times: int) -> None:
+        """Change what a quota's own pods use."""
         key = (membership.tree, membership.quota)
         own = self._own.get(key)
         if own is None:
@@ -140,7 +143,6 @@ class QuotaLedger:
         own.change(request, preemptible, times)
         if not own.used:
             del self._own[key]
-        return self._is_known(key)
 
     def _change_level(self, level: str, counted: Amounts, preemptible: bool, times: int) -> None:
         self._touched[level] = self._touched.get(level, 0) + 1
