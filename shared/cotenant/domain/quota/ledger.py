@@ -9,7 +9,7 @@ a change of max causes no drift.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -31,7 +31,14 @@ class _Held(msgspec.Struct, gc=False):
     non_preemptible: dict[str, int]
 
     def change(self, request: Amounts, preemptible: bool, times: int) -> None:
-        add_to(self.used, request, times)
+        used = self.used
+        for resource, amount in request.items():
+            if amount:
+                now = used[resource] + amount * times if resource in used else amount * times
+                if now:
+                    used[resource] = now
+                else:
+                    del used[resource]
         if not preemptible:
             add_to(self.non_preemptible, request, times)
 
@@ -164,6 +171,16 @@ class QuotaLedger:
         if known is not None and known.version == version:
             return known.levels
         return self._find_chain(key, version).levels if self._is_known(key) else ()
+
+    def chains(self) -> Callable[[Membership], tuple[QuotaLevel, ...]]:
+        """Return what answers as `chain` does until the next change, for many questions in a row."""
+        version, known = self.demands.version, self._chains
+
+        def chain(membership: Membership) -> tuple[QuotaLevel, ...]:
+            found = known.get((membership.tree, membership.quota))
+            return found.levels if found is not None and found.version == version else self.chain(membership)
+
+        return chain
 
     def _find_chain(self, key: QuotaKey, version: int) -> _Chain:
         """Return the chain of a known quota: its level before the chain of its parent."""
