@@ -56,7 +56,7 @@ def _least(used: Amounts, request: Amounts, limit: Amounts, dimensions: Iterable
         left = limit[resource]
         if resource in used:
             left -= used[resource]
-        each = request[resource] if resource in request else 0
+        each = request.get(resource, 0)
         if each > 0:
             count = left // each
             if count < least:
