@@ -46,7 +46,7 @@ class ReservedCluster(Cluster):
         self.gangs: dict[str, list[dict[str, Any]]] = {}
         for count, (number, cpu, label, policy, once) in enumerate(rooms):
             owners = [{"labelSelector": {"matchLabels": {"job": label}}}]
-            more = {"allocatePolicy": policy} if policy else {}
+            more: dict[str, Any] = {"allocatePolicy": policy} if policy else {}
             template = {"nodeSelector": {OWN: f"n{number}"}}
             story.reservation(
                 reservation(f"r{count}", cpu=cpu, memory="64Mi", owners=owners, allocateOnce=once, template=template, **more)
