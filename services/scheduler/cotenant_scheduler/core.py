@@ -204,6 +204,7 @@ class SchedulerCore:
             self._operating.note(record)
         if not record.placements and facts is not None and facts.shape is not None and self._endings.wants_node(record):
             self._enqueue(record).reported = None
+            self.monitor.note(record)
         elif record.queued_in is not None:
             self.queue.take(record)
         self._nominations.pod_changed(record)

@@ -39,18 +39,28 @@ class SchedulerMonitor:
         self.overdue = 0
         self.waiting_groups = 0
         """Gang groups in the queue."""
+        self._since: datetime | None = None
+        """No pod in the queue without a reason to wait is older; None while that is not known."""
 
     def look(self, classes: Iterable[EquivalenceClass], now: datetime) -> None:
         """Check the queue, if due."""
         if self._next is not None and now < self._next:
             return
         self._next = now + LOOK
+        self._since = now
         overdue = groups = 0
         for alike in classes:
             groups += isinstance(alike, GroupClass)
-            if self._timeout:
-                overdue += sum(self._is_overdue(record, now) for _, record in alike.pods())
+            for _, record in alike.pods() if self._timeout else ():
+                overdue += self._is_overdue(record, now)
+                self.note(record)
         self.overdue, self.waiting_groups = overdue, groups
+
+    def note(self, record: PodRecord) -> None:
+        """A pod in the queue changed."""
+        at = record.object_at
+        if record.waiting is None and at is not None and self._since is not None and at < self._since:
+            self._since = at
 
     def _is_overdue(self, record: PodRecord, now: datetime) -> bool:
         facts, waiting = record.facts, record.waiting
@@ -82,6 +92,8 @@ class SchedulerMonitor:
 
     def has_overdue(self, classes: Iterable[EquivalenceClass], now: datetime) -> bool:
         """Return whether the first pod of any class is overdue and has not been reported."""
+        if self._since is not None and now - self._since <= self._timeout:
+            return False
         return next(self._heads(classes, now), None) is not None
 
     def _heads(self, classes: Iterable[EquivalenceClass], now: datetime) -> Iterator[tuple[PodRecord, EquivalenceClass]]:

@@ -21,6 +21,7 @@ from cotenant_scheduler.cycle.endings.endings import Endings
 from cotenant_scheduler.cycle.equal_groups import EqualGroups
 from cotenant_scheduler.cycle.gathering.confined import Confined
 from cotenant_scheduler.cycle.gathering.gathering import Gathering
+from cotenant_scheduler.cycle.gathering.reserved_slots import ReservedSlots
 from cotenant_scheduler.cycle.group_preemption import GroupPreemption
 from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
 from cotenant_scheduler.cycle.ordering.fair_walk import FairWalk
@@ -107,7 +108,8 @@ class Placing:
         waiting.holds = self.head.holds
         self.cut_short = False
         """Whether the last decision ended before it had tried the whole queue."""
-        gathering = Gathering(nodes, topology, gangs, pods.records, self._results, nominations)
+        reserved_slots = ReservedSlots(nodes, reserving, pods.assigned)
+        gathering = Gathering(nodes, topology, gangs, pods.records, self._results, nominations, reserved_slots)
         self._equal_groups = EqualGroups(
             nodes,
             self._results,

@@ -96,7 +96,7 @@ class PlacingGroups:
             walk.close()
             return
         self._binding.ends_waiting = entry.event_count <= self._usual
-        attempt = self._gathering.attempt(entry, group)
+        attempt = self._gathering.attempt(entry, group, now)
         if attempt is None:
             trial = self._tried(group, entry.records, now, bound)
         else:
@@ -268,22 +268,30 @@ class PlacingGroups:
         ask = record.ask
         if room is not None:
             row, reserved = self._held_row(room, evaluation, ask)
+        elif plan is not None:
+            row, reserved = self._planned_row(plan, evaluation, ask)
         else:
             reserved = self._reserving.choose(evaluation, ask) if isinstance(ask, Ask) else None
-            if reserved is not None and plan is not None and not plan.holds(reserved.row):
-                reserved = None
             if reserved is not None:
                 row = reserved.row
             elif isinstance(ask, Ask) and (ask.required or ask.problem):
                 row = -1
             else:
-                row = evaluation.best() if plan is None else plan.row_for(evaluation)
+                row = evaluation.best()
         if row < 0:
             return self._waiting.refused_by_nodes(group, evaluation, "", record=record)
         gang, gathered = group.together.gang_of(record.key), plan.gathered if plan is not None else None
         allocation = Allocation(gang=gang, gathered=gathered) if gang else None
         self._binding.place(bound, record, row, evaluation, charge, now, allocation, reserved)
         return None
+
+    def _planned_row(self, plan: GatheringPlan, evaluation: Evaluation, ask: object) -> tuple[int, SelectedNode | None]:
+        """Return the row that a plan has for a pod, else -1, and the reservation there that it uses."""
+        if not isinstance(ask, Ask):
+            return plan.row_for(evaluation), None
+        reserved = self._reserving.rows(evaluation, ask)
+        row = plan.row_for(evaluation, reserved, beside=not (ask.required or ask.problem))
+        return row, self._reserving.choose_at(evaluation, ask, row)
 
     def _held_row(self, room: HeldRoom, evaluation: Evaluation, ask: object) -> tuple[int, SelectedNode | None]:
         """Return the row of a room if a pod fits into it, else -1, and the reservation that the room is in."""

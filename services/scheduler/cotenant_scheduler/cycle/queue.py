@@ -160,6 +160,9 @@ class EquivalenceClass:
 
     def first(self) -> QueueEntry | None:
         """Return the first entry; None if there is none to try."""
+        entries, head = self._entries, self._head
+        if not self._late and head < len(entries) and self.live.get(entries[head].records[0].key) is entries[head]:
+            return entries[head]
         entries, head = self.in_order()
         return entries[head] if head < len(entries) else None
 
@@ -234,6 +237,11 @@ class GroupClass(EquivalenceClass):
         """Walk the pods in queue order."""
         for order, record, _ in sorted(self._members.values(), key=_order):
             yield order, record
+
+    def first(self) -> QueueEntry | None:
+        """Return its entry; None while it may not be tried."""
+        entries, _ = self.in_order()
+        return entries[0] if entries else None
 
     def in_order(self) -> tuple[list[QueueEntry], int]:
         """Return its entry, or none while it may not be tried."""

@@ -80,7 +80,7 @@ class AdmittedRun:
     """Pods of one shape that are admitted one after the other, as if each before had been charged."""
 
     def __init__(self, ledger: QuotaLedger, pods: EqualPods) -> None:
-        self._ledger = ledger
+        self._chain = ledger.chains()
         self._pods = pods
 
     def admits(self, charge: Charge) -> bool:
@@ -88,14 +88,14 @@ class AdmittedRun:
         membership = charge.membership
         if membership is None:
             return True
-        return self._pods.admit(self._ledger.chain(membership), preemptible=charge.preemptible)
+        return self._pods.admit(self._chain(membership), preemptible=charge.preemptible)
 
     def count(self, charge: Charge, most: int) -> int:
         """Return how many of the next pods, at most so many of one charge, are admitted one after the other, and count them."""
         membership = charge.membership
         if membership is None:
             return most
-        return self._pods.admit_several(self._ledger.chain(membership), most, preemptible=charge.preemptible)
+        return self._pods.admit_several(self._chain(membership), most, preemptible=charge.preemptible)
 
 
 def _waiting(refusal: QuotaRefusal, membership: Membership) -> Waiting:

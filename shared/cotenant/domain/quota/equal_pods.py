@@ -27,22 +27,17 @@ NO_END = 1 << 62
 class _Left:
     """How many more pods one quota takes; each figure is computed when it is first asked for."""
 
-    __slots__ = ("_ancestor", "_level", "_limit", "_min", "_own", "_request", "taken", "taken_from_min")
+    __slots__ = ("_level", "_min", "_request", "ancestor", "own", "taken", "taken_from_min")
 
-    def __init__(self, level: QuotaLevel, request: Amounts, runtime_limits: bool) -> None:
+    def __init__(self, level: QuotaLevel, request: Amounts) -> None:
         self._level = level
         self._request = request
-        self._limit = level.runtime if runtime_limits else level.max
-        self._own = self._min = self._ancestor = -1
+        self._min = -1
+        self.own = self.ancestor = -1
+        """How many it took at first of its own pods, and of those of quotas below it; -1 while nobody has asked."""
         self.taken = 0
         """So many were admitted, of these `taken_from_min` non-preemptible ones."""
         self.taken_from_min = 0
-
-    def as_own(self) -> int:
-        """How many more of its own pods it takes."""
-        if self._own < 0:
-            self._own = _least(self._level.used, self._request, self._limit, self._limit)
-        return self._own - self.taken
 
     def within_min(self) -> int:
         """How many more non-preemptible pods of its own it takes."""
@@ -51,26 +46,24 @@ class _Left:
             self._min = _least(self._level.non_preemptible_used, self._request, least, least)
         return self._min - self.taken_from_min
 
-    def as_ancestor(self) -> int:
-        """How many more pods of quotas below it it takes."""
-        if self._ancestor < 0:
-            self._ancestor = _least(self._level.used, self._request, self._limit, self._request)
-        return self._ancestor - self.taken
-
 
 def _least(used: Amounts, request: Amounts, limit: Amounts, dimensions: Iterable[str]) -> int:
     """How many pods fit into those of the dimensions that the limit has."""
     least = NO_END
     for resource in dimensions:
-        bound = limit.get(resource)
-        if bound is None:
+        if resource not in limit:
             continue
-        each, left = request.get(resource, 0), bound - used.get(resource, 0)
+        left = limit[resource]
+        if resource in used:
+            left -= used[resource]
+        each = request.get(resource, 0)
         if each > 0:
-            least = min(least, max(left // each, 0))
+            count = left // each
+            if count < least:
+                least = count
         elif left < 0 and (resource in used or resource in request):
             return 0
-    return least
+    return least if least > 0 else 0
 
 
 class EqualPods:
@@ -91,7 +84,27 @@ class EqualPods:
     def admit(self, chain: Sequence[QuotaLevel], *, preemptible: bool = True) -> bool:
         """Return whether the next pod is admitted, and count it if so. False also for a pod of which its quota counts something
         else: it has to be asked about by itself."""
-        return self.admit_several(chain, 1, preemptible=preemptible) > 0
+        if not chain:
+            return True
+        name = chain[0].name
+        way = self._ways[name] if name in self._ways else self._way(chain)
+        if way is None:
+            return False
+        own, above = way
+        if own.own <= own.taken or (not preemptible and own.within_min() <= 0):
+            return False
+        if self._check_ancestors:
+            for level in above:
+                if level.ancestor <= level.taken:
+                    return False
+        own.taken += 1
+        for level in above:
+            level.taken += 1
+        if not preemptible:
+            own.taken_from_min += 1
+            for level in above:
+                level.taken_from_min += 1
+        return True
 
     def admit_several(self, chain: Sequence[QuotaLevel], most: int, *, preemptible: bool = True) -> int:
         """Return how many of the next pods of one quota, at most so many, are admitted one after the other, and count them."""
@@ -102,12 +115,12 @@ class EqualPods:
         if way is None:
             return 0
         own, above = way
-        count = min(most, own.as_own())
+        count = min(most, own.own - own.taken)
         if not preemptible:
             count = min(count, own.within_min())
         if self._check_ancestors:
             for level in above:
-                count = min(count, level.as_ancestor())
+                count = min(count, level.ancestor - level.taken)
         if count <= 0:
             return 0
         own.taken += count
@@ -126,7 +139,11 @@ class EqualPods:
             self._counted = counted
         way = None
         if counted is self._counted or counted == self._counted:
-            way = self._look(own, counted), self._levels_above(chain, counted)
+            left = self._look(own, counted)
+            if left.own < 0:
+                limit = own.runtime if self._runtime_limits else own.max
+                left.own = _least(own.used, counted, limit, limit)
+            way = left, self._levels_above(chain, counted)
         self._ways[own.name] = way
         return way
 
@@ -136,11 +153,17 @@ class EqualPods:
         parent = chain[1].name
         known = self._above.get(parent)
         if known is None:
-            known = self._above[parent] = tuple([self._look(level, counted) for level in chain[1:]])
+            known = self._above[parent] = tuple([self._as_ancestor(level, counted) for level in chain[1:]])
         return known
+
+    def _as_ancestor(self, level: QuotaLevel, counted: Amounts) -> _Left:
+        left = self._look(level, counted)
+        if self._check_ancestors and left.ancestor < 0:
+            left.ancestor = _least(level.used, counted, level.runtime if self._runtime_limits else level.max, counted)
+        return left
 
     def _look(self, level: QuotaLevel, counted: Amounts) -> _Left:
         left = self._left.get(level.name)
         if left is None:
-            left = self._left[level.name] = _Left(level, counted, self._runtime_limits)
+            left = self._left[level.name] = _Left(level, counted)
         return left

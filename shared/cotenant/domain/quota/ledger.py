@@ -9,7 +9,7 @@ a change of max causes no drift.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -31,7 +31,14 @@ class _Held(msgspec.Struct, gc=False):
     non_preemptible: dict[str, int]
 
     def change(self, request: Amounts, preemptible: bool, times: int) -> None:
-        add_to(self.used, request, times)
+        used = self.used
+        for resource, amount in request.items():
+            if amount:
+                now = used[resource] + amount * times if resource in used else amount * times
+                if now:
+                    used[resource] = now
+                else:
+                    del used[resource]
         if not preemptible:
             add_to(self.non_preemptible, request, times)
 
@@ -94,14 +101,16 @@ class QuotaLedger:
         """Charge placed pods that request the same: so many of each quota, preemptible or not. An ancestor that several of the
         quotas have is changed once."""
         self._version += 1
-        parents = self.demands.forest.parents
+        forest, known = self.demands.forest, self.demands.known
+        parents = forest.parents
         above: dict[str, list[tuple[Amounts, bool, int]]] = {}
         """By parent, what its children count."""
         for (membership, preemptible), times in counts.items():
             name = membership.quota
-            if not self._charge_own(membership, request, preemptible, times):
+            self._charge_own(membership, request, preemptible, times)
+            if forest.tree_ids.get(name) != membership.tree:
                 continue
-            most = self._max(name)
+            most = known[name].max
             counted = request if request.keys() <= most.keys() else masked(request, most)
             self._change_level(name, counted, preemptible, times)
             if name in parents:
@@ -126,13 +135,14 @@ class QuotaLedger:
 
     def _add(self, membership: Membership, request: Amounts, preemptible: bool, times: int) -> None:
         self._version += 1
-        if self._charge_own(membership, request, preemptible, times):
+        self._charge_own(membership, request, preemptible, times)
+        if self._is_known((membership.tree, membership.quota)):
             counted = masked(request, self._max(membership.quota))
             for level in self._path(membership.quota):
                 self._change_level(level, counted, preemptible, times)
 
-    def _charge_own(self, membership: Membership, request: Amounts, preemptible: bool, times: int) -> bool:
-        """Change what a quota's own pods use; return whether the quota is known."""
+    def _charge_own(self, membership: Membership, request: Amounts, preemptible: bool, times: int) -> None:
+        """Change what a quota's own pods use."""
         key = (membership.tree, membership.quota)
         own = self._own.get(key)
         if own is None:
@@ -140,7 +150,6 @@ class QuotaLedger:
         own.change(request, preemptible, times)
         if not own.used:
             del self._own[key]
-        return self._is_known(key)
 
     def _change_level(self, level: str, counted: Amounts, preemptible: bool, times: int) -> None:
         self._touched[level] = self._touched.get(level, 0) + 1
@@ -162,6 +171,16 @@ class QuotaLedger:
         if known is not None and known.version == version:
             return known.levels
         return self._find_chain(key, version).levels if self._is_known(key) else ()
+
+    def chains(self) -> Callable[[Membership], tuple[QuotaLevel, ...]]:
+        """Return what answers as `chain` does until the next change, for many questions in a row."""
+        version, known = self.demands.version, self._chains
+
+        def chain(membership: Membership) -> tuple[QuotaLevel, ...]:
+            found = known.get((membership.tree, membership.quota))
+            return found.levels if found is not None and found.version == version else self.chain(membership)
+
+        return chain
 
     def _find_chain(self, key: QuotaKey, version: int) -> _Chain:
         """Return the chain of a known quota: its level before the chain of its parent."""

@@ -1,6 +1,7 @@
 """Gangs that shall be near to one another in the network, plainly: domains are tuples of names, one node counted at a time.
 
-It knows rules that all members of a gang state alike, pods that only resources keep apart, and no room held for anybody.
+It knows rules that all members of a gang state alike, pods that only resources keep apart, and no room held for anybody but
+the owners of reservations (`reserved`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import NamedTuple
 from cotenant.api.objects.pod import Pod
 from cotenant.api.objects.pod_resources import pod_requests
 from tests.unit.scheduler.reference import gangs
-from tests.unit.scheduler.reference.scheduler import feasible
+from tests.unit.scheduler.reference.reserved import takes
 from tests.unit.scheduler.reference.world import World
 
 NODE, CLUSTER = "NodeTopologyLayer", "ClusterTopologyLayer"
@@ -145,18 +146,22 @@ def rules(world: World, entry: list[Pod]) -> Rules:
 
 
 def slots(world: World, entry: list[Pod], node: str) -> int:
-    """How many of a gang's pods a node takes: of each size by itself, no more than there are."""
+    """How many of a gang's pods a node takes: of each size by itself, no more than there are. Pods with other labels may use
+    other reservations."""
     total = 0
-    sizes = [pod_requests(pod) for pod in entry]
+    sizes = [(pod_requests(pod), pod.metadata.labels) for pod in entry]
     for number, size in enumerate(sizes):
         if size in sizes[:number]:
             continue
         filled = copy(world)
         filled.placements = dict(world.placements)
+        filled.uses = dict(world.uses)
         for count in range(sizes.count(size)):
-            if not feasible(filled, entry[number], node):
+            found = takes(filled, entry[number], node)
+            if found is None:
                 break
             filled.placements[f"slot {count}"] = (node, entry[number], world.now)
+            filled.uses[f"slot {count}"] = found
             total += 1
     return total
 
@@ -232,8 +237,15 @@ class Turns:
 
     def node_for(self, pod: Pod) -> str | None:
         """The node whose turn it is, and stays until a pod takes it; or the first of the domain that takes the pod."""
-        if self.turns and feasible(self.world, pod, self.turns[0]):
+        if self.turns and self.takes(pod, self.turns[0]):
             return self.turns.pop(0)
         if self.exact:
             return None
-        return next((node for node, _ in self.plan.shares if feasible(self.world, pod, node)), None)
+        return next((node for node, _ in self.plan.shares if self.takes(pod, node)), None)
+
+    def takes(self, pod: Pod, node: str) -> bool:
+        """Whether a node takes a pod; the world then says in which reservation."""
+        found = takes(self.world, pod, node)
+        if found is not None:
+            self.world.uses[pod.metadata.name] = found
+        return found is not None

@@ -17,6 +17,7 @@ from tests.unit.scheduler.reference import gangs, gathering
 from tests.unit.scheduler.reference.preemption import nominate
 from tests.unit.scheduler.reference.queue_head import keep_room
 from tests.unit.scheduler.reference.quotas import Quotas
+from tests.unit.scheduler.reference.reserved import is_used_up
 from tests.unit.scheduler.reference.scheduler import choose
 from tests.unit.scheduler.reference.world import World, priority_of
 
@@ -31,6 +32,8 @@ class Outcome(NamedTuple):
     nominated: dict[str, Nomination]
     kept: dict[str, tuple[str, datetime]]
     gathered: dict[str, tuple[str, str, int, int, int]]
+    uses: dict[str, str]
+    """By pod, the uid of the reservation that it is in."""
 
 
 class Pass:
@@ -41,6 +44,7 @@ class Pass:
         world.nominated_in_this_pass = []
         world.given_up_in_this_pass = {}
         world.head = None
+        world.shares = [share for share in world.shares if not is_used_up(world, share)]
         self.world = world
         self.quotas = Quotas(world)
         self.nominated_before = dict(world.nominations)
@@ -154,5 +158,5 @@ def schedule(events: Iterable[Event], now: datetime, *, keeps_rooms: bool = True
         made = Pass(world).run()
         placed.update(made)
         if not made and (world.nominations, world.kept_rooms) == before:
-            return Outcome(placed, world.nominations, world.kept_rooms, world.gathered)
+            return Outcome(placed, world.nominations, world.kept_rooms, world.gathered, world.uses)
     raise AssertionError("the reference does not come to rest")

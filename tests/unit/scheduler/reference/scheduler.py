@@ -56,6 +56,8 @@ def fits(world: World, pod: Pod, name: str) -> bool:
         for resource, amount in pod_requests(other).items():
             free[resource] = free.get(resource, 0) - amount
         free["pods"] -= 1
+    for resource, amount in world.held(name).items():
+        free[resource] = free.get(resource, 0) - amount
     return free["pods"] >= 1 and all(free.get(r, 0) >= a for r, a in pod_requests(pod).items() if a)
 
 

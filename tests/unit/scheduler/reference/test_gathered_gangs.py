@@ -136,6 +136,9 @@ class Cluster:
             and event.data.name not in before
         ]
         assert {placed.name: placed.node for placed in made} == expected.placed
+        for placed in made:
+            used = placed.allocation.reservation if placed.allocation is not None else None
+            assert (used.uid if used is not None else "") == expected.uses.get(placed.name, "")
         gathered = {}
         for placed in made:
             found = placed.allocation.gathered if placed.allocation is not None else None

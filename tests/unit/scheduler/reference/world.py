@@ -11,12 +11,14 @@ import msgspec
 
 from cotenant.api.objects.node import Node, Taint, decode_node
 from cotenant.api.objects.pod import Pod, Toleration, decode_pod
+from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.events.envelope import Event
 from cotenant.events.node.metrics import NodeMetricComputed
 from cotenant.events.node.resources import NodeResources
 from cotenant.events.node.runs import RunStatus
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting
+from cotenant.events.reservations import ReservationShare
 from cotenant.model.quantities import resource_amount
 from cotenant.model.subjects import tokens
 
@@ -48,6 +50,11 @@ class World:
         self.keeps_rooms = True
         self.head: tuple[str, str, datetime] | None = None
         """Whom this pass keeps room for, on which node, since when (`queue_head`)."""
+        self.shares: list[ReservationShare] = []
+        """Reservations by what they hold (`reserved`)."""
+        self.reservation_specs: dict[str, dict[str, Any]] = {}
+        self.uses: dict[str, str] = {}
+        """By pod, the uid of the reservation that it is in."""
         said: dict[str, Waiting] = {}
         for event in events:
             parts = tokens(event.subject)
@@ -66,6 +73,11 @@ class World:
                 self.quota_objects[parts[4]] = msgspec.json.decode(data.object)
             elif isinstance(data, ObjectStored) and parts[2] == "clusternetworktopologies" and parts[4] == "default":
                 self.network = msgspec.json.decode(data.object)
+            elif isinstance(data, ObjectStored) and parts[2] == "reservations":
+                document = msgspec.json.decode(data.object)
+                self.reservation_specs[document["metadata"]["uid"]] = document["spec"]
+            elif isinstance(data, ReservationShare):
+                self.shares.append(data)
             elif isinstance(data, Waiting):
                 said[data.name] = data
             elif isinstance(data, NodeResources):
@@ -77,6 +89,8 @@ class World:
             elif isinstance(data, Placement) and data.phase is not PlacementPhase.GONE:
                 assert data.bound_at is not None
                 self.placements[data.name] = (data.node, decode_pod(data.pod), data.bound_at)
+                if data.allocation is not None and data.allocation.reservation is not None:
+                    self.uses[data.name] = data.allocation.reservation.uid
                 if data.phase is PlacementPhase.TERMINATING:
                     self.told_to_end.add(data.name)
         self.nominations: dict[str, Nomination] = {
@@ -140,6 +154,24 @@ class World:
             for node, pod, at in self.placements.values()
             if node == name and (pod.metadata.name, pod.metadata.uid) not in self.ended
         ]
+
+    def owners(self, share: ReservationShare) -> list[Pod]:
+        """The pods that are in a reservation and have not ended."""
+        return [
+            pod
+            for name, (_, pod, _) in self.placements.items()
+            if self.uses.get(name) == share.uid and (pod.metadata.name, pod.metadata.uid) not in self.ended
+        ]
+
+    def held(self, name: str) -> dict[str, int]:
+        """What reservations keep of a node for owners that are still to come."""
+        found: dict[str, int] = {}
+        for share in self.shares:
+            users = self.owners(share) if share.node == name else []
+            for resource, amount in share.allocatable.items() if share.node == name else ():
+                left = amount - sum(pod_requests(pod).get(resource, 0) for pod in users)
+                found[resource] = found.get(resource, 0) + max(0, left)
+        return found
 
     def allocatable(self, name: str) -> dict[str, int]:
         node = self.nodes[name]

@@ -4,7 +4,8 @@ In: a gang group with rules (`cotenant.domain.network_topology`), the domains, t
 or why no domain comes into question. The rules:
 
     domains    those that are, or are within, a domain of the nearest layer with MustGather; without one, those of the cluster
-    room       for all pods of the group that wait; where no domain has it, for as many as possible, if the group needs no more
+    room       for all pods of the group that wait, inside the reservations that they may use, too; where no domain has it, for
+               as many as possible, if the group needs no more
     nearest    first the domains of the layer nearest to the nodes, then those of the layer above, and so on: a rule
                PreferGather asks for no more
     of a layer the domain with the most pods of the same job (of the group, or in any gang with the same value of the annotation
@@ -21,6 +22,7 @@ Bounds: TRIED domains of a layer are tried, and in as many is room made or kept.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 import numpy as np
@@ -29,17 +31,19 @@ from cotenant.domain.network_topology import ANNOTATION_TOPOLOGY_SELECTOR, index
 from cotenant.events.allocations import Gathered
 from cotenant_scheduler.cycle.gathering.confined import Confined, NetworkDomain
 from cotenant_scheduler.cycle.gathering.plans import DomainSlots, GatheringPlan, distributed
-from cotenant_scheduler.cycle.gathering.slots import slots_for
+from cotenant_scheduler.cycle.gathering.reserved_slots import ReservedSlots
+from cotenant_scheduler.cycle.gathering.slots import slots_of
 from cotenant_scheduler.cycle.nominations import Nominations
 from cotenant_scheduler.cycle.queue import GroupClass, QueueEntry
-from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.results import CachedResults
+from cotenant_scheduler.plugins.reservation.matching import Ask
 from cotenant_scheduler.state.columns import BoolArray, IntArray
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.gangs import GangCache, GangGroup
 from cotenant_scheduler.state.network_domains import Levels, NetworkTopology
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
+from cotenant_scheduler.state.reading.shapes import Shape
 
 TRIED = 16
 SHOWN = 5
@@ -69,6 +73,7 @@ class Gathering:
         records: Mapping[PodKey, PodRecord],
         results: CachedResults,
         nominations: Nominations,
+        reserved_slots: ReservedSlots,
     ) -> None:
         self._nodes = nodes
         self._topology = topology
@@ -76,13 +81,14 @@ class Gathering:
         self._records = records
         self._results = results
         self._nominations = nominations
+        self._reserved_slots = reserved_slots
 
     def gathers(self, entry: QueueEntry) -> bool:
         """Return whether the pods of a group shall be near to one another."""
         gang = self._gangs.of_pod.get(entry.records[0].key)
         return gang is not None and any(one.spec is not None and one.spec.gather for one in self._gangs.group(gang))
 
-    def attempt(self, entry: QueueEntry, group: GroupClass) -> Attempt | None:
+    def attempt(self, entry: QueueEntry, group: GroupClass, now: datetime) -> Attempt | None:
         """Return where a group is tried; None where it may be anywhere."""
         if not isinstance(group.together, GangGroup):
             return None
@@ -102,19 +108,27 @@ class Gathering:
             layers = ", ".join(levels.names)
             return Attempt(members, must, (), f"the ClusterNetworkTopology default has no layer {must}, only {layers}")
         multiples = {rule.layer: rule.pod_count_multiple for rule in rules if rule.pod_count_multiple > 1}
-        evaluations: dict[Evaluation, int] = {}
-        for record in members:
-            shape = group.charge_of(record).shape
-            self._nominations.hold(shape.priority, group.own_rooms)
-            evaluation = self._results.evaluation(shape)
-            evaluations[evaluation] = evaluations.get(evaluation, 0) + 1
         facts = members[0].facts
         selector = facts.annotations.get(ANNOTATION_TOPOLOGY_SELECTOR, "") if facts is not None else ""
         own = {key for one in self._gangs.group(gang) for key in one.members}
         of_group = self._rows_of(own)
         present = self._rows_of(own | self._near(selector)) if selector else of_group
-        room = DomainSlots(levels.sums(slots_for(evaluations), multiples), levels.sums(present, {}))
+        room = DomainSlots(levels.sums(self._slots(members, group, now), multiples), levels.sums(present, {}))
         return self._within(levels, room, multiples, members, must, of_group)
+
+    def _slots(self, members: tuple[PodRecord, ...], group: GroupClass, now: datetime) -> IntArray:
+        """Return how many of the members each row has room for, with the reservations that they may use."""
+        alike: dict[tuple[Shape, Ask | None], list[PodRecord]] = {}
+        for record in members:
+            ask = record.ask if isinstance(record.ask, Ask) else None
+            alike.setdefault((group.charge_of(record).shape, ask), []).append(record)
+        found: IntArray = np.zeros(self._nodes.size, dtype=np.int64)
+        for (shape, ask), records in alike.items():
+            self._nominations.hold(shape.priority, group.own_rooms)
+            evaluation = self._results.evaluation(shape)
+            slots = slots_of(evaluation, len(records))
+            found += slots if ask is None else self._reserved_slots.counted(evaluation, ask, records, slots, now)
+        return found
 
     def _within(
         self,

@@ -8,14 +8,14 @@ Source: Koordinator's network topology solver (`distributeOfferSlot`, `distribut
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
 from cotenant.events.allocations import Gathered
 from cotenant_scheduler.framework.evaluation import Evaluation
-from cotenant_scheduler.state.columns import IntArray
+from cotenant_scheduler.state.columns import BoolArray, IntArray
 from cotenant_scheduler.state.network_domains import Levels
 
 
@@ -37,22 +37,20 @@ class GatheringPlan:
         self._exact = exact
         self.gathered = gathered
 
-    def row_for(self, evaluation: Evaluation) -> int:
-        """Return the row that the next pod takes; -1: none of the domain can take it."""
+    def row_for(self, evaluation: Evaluation, reserved: Collection[int] = (), *, beside: bool = True) -> int:
+        """Return the row that the next pod takes; -1: none of the domain can take it. `reserved`: rows on which a reservation
+        takes it; `beside`: it may do without one."""
         while self._at < len(self._left) and not self._left[self._at]:
             self._at += 1
-        keys = evaluation.keys[self._rows]
-        if self._at < len(self._left) and keys[self._at] >= 0:
+        takes: BoolArray = evaluation.keys[self._rows] >= 0 if beside else np.zeros(self._rows.shape[0], dtype=np.bool_)
+        if reserved:
+            takes |= np.isin(self._rows, list(reserved))
+        if self._at < len(self._left) and takes[self._at]:
             self._left[self._at] -= 1
             return int(self._rows[self._at])
-        if self._exact or not keys.shape[0]:
+        if self._exact or not takes.any():
             return -1
-        first = int((keys >= 0).argmax())
-        return int(self._rows[first]) if keys[first] >= 0 else -1
-
-    def holds(self, row: int) -> bool:
-        """Return whether a row is in the domain."""
-        return bool((self._rows == row).any())
+        return int(self._rows[int(takes.argmax())])
 
 
 def distributed(

@@ -2,14 +2,12 @@
 
 In: the results of each shape, how many pods of the gang have it. Out: a number a row: exact for equal pods that only sums limit
 (resources, load), one after the other on that row; else at least as many as fit: each shape by itself, and without what ports,
-affinity, volumes and reservations limit.
+affinity and volumes limit.
 
 Cost: over arrays, a what-if row for each pod that is tried, twice to four times as many as fit; in blocks of BLOCK rows.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import numpy as np
 
@@ -22,18 +20,8 @@ BLOCK = 1 << 16
 """What-if rows evaluated at once."""
 
 
-def slots_for(evaluations: Mapping[Evaluation, int]) -> IntArray:
-    """Return for each row in use how many pods it has room for (int64), given how many there are by their results."""
-    found: IntArray | None = None
-    for evaluation, wanted in evaluations.items():
-        of_shape = slots_of(evaluation, wanted)
-        found = of_shape if found is None else found + of_shape
-    assert found is not None
-    return found
-
-
 def slots_of(evaluation: Evaluation, wanted: int) -> IntArray:
-    """Return for each row in use how many pods of a shape it takes, `wanted` at most."""
+    """Return for each row in use how many pods of a shape it takes (int64), `wanted` at most, without reservations."""
     slots = np.zeros(evaluation.keys.shape[0], dtype=np.int64)
     rows: IntArray = np.flatnonzero(evaluation.keys >= 0)
     slots[rows] = 1

@@ -17,8 +17,10 @@ class Cursor:
 
     __slots__ = ("_entries", "_live", "_next")
 
-    def __init__(self, alike: EquivalenceClass) -> None:
-        self._entries, self._next = alike.in_order()
+    def __init__(self, alike: EquivalenceClass, passed: int = 0) -> None:
+        """`passed`: 1 to begin behind the first entry."""
+        self._entries, first = alike.in_order()
+        self._next = first + passed
         self._live = alike.live
 
     def take(self) -> QueueEntry | None:
@@ -61,6 +63,4 @@ class Cursor:
 
 def behind_first(alike: EquivalenceClass) -> Cursor:
     """Return a position behind the first entry of a class."""
-    cursor = Cursor(alike)
-    cursor.take()
-    return cursor
+    return Cursor(alike, 1)

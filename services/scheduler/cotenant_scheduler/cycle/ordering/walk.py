@@ -127,14 +127,22 @@ class Walk:
         shape = heap[0][2].charge.shape
         records: list[PodRecord] = []
         classes: list[EquivalenceClass] = []
+        forked: set[EquivalenceClass] = set()
+        """Classes whose cursor in `heap` is not that of the walk."""
         while heap and len(records) < most:
-            _, entry, alike, known = heap[0]
+            _, entry, alike, cursor = heap[0]
             record = entry.records[0]
-            if not _is_alike(alike, shape) or not takes(record, alike):
+            known = alike in forked
+            if not (known or _is_alike(alike, shape)) or not takes(record, alike):
                 break
             records.append(record)
             classes.append(alike)
-            cursor = known.fork() if known is not None else behind_first(alike)
+            if cursor is None:
+                cursor = behind_first(alike)
+                forked.add(alike)
+            elif not known:
+                cursor = cursor.fork()
+                forked.add(alike)
             head = cursor.take()
             if head is None:
                 heapq.heappop(heap)

@@ -227,6 +227,14 @@ class Candidates:
         code, scores = self._judged_without(row, matched, evaluation)
         return None if code else Found(row, scores, {record.uid: record for record, _ in matched}[room.uid], room)
 
+    def now_on(self, row: int, evaluation: Evaluation) -> Found | None:
+        """Return how a pod goes to a row because of the reservations there, as the row is now; None if it does not."""
+        matched = self._matched(row)
+        if not matched or not self._ask.ignored:
+            return self.takes(row, matched, evaluation) if matched else None
+        code, scores = self._judged_without(row, matched, evaluation)
+        return None if code else Found(row, scores)
+
     def on(self, row: int) -> Matched:
         """Return the reservations of a row that match the pods."""
         return [] if self._ask.ignored else self._matched(row)

@@ -20,7 +20,7 @@ from cotenant.events.allocations import Allocation, ReservationUsed
 from cotenant.events.envelope import Event
 from cotenant.events.placements import WaitingReason
 from cotenant.events.reservations import ReservationOwner
-from cotenant_scheduler.cycle.reservations.candidates import Candidates
+from cotenant_scheduler.cycle.reservations.candidates import Candidates, Found
 from cotenant_scheduler.cycle.reservations.events import used_up_by
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.plugins.reservation.args import ReservationArgs
@@ -100,10 +100,20 @@ class Reserving:
             return None
         candidates = self.candidates(evaluation, ask)
         found = candidates.takes(row, candidates.on(row), evaluation, uid)
-        if found is None or found.room is None:
-            return None
-        weighted = self._weight * MAX_SCORE if room_score(evaluation.shape.requests, found.room) > 0 else 0
-        return SelectedNode(row, found.scores, weighted, found.record, found.room)
+        return self._selected(evaluation, found) if found is not None and found.room is not None else None
+
+    def rows(self, evaluation: Evaluation, ask: Ask) -> Mapping[int, Found]:
+        """Return the rows that a pod may go to because of a reservation there; valid until anything changes."""
+        return {} if ask.problem or not self._cache.by_owners else self.candidates(evaluation, ask).found
+
+    def choose_at(self, evaluation: Evaluation, ask: Ask, row: int) -> SelectedNode | None:
+        """Return how a pod goes to a row because of a reservation there; None if it uses none."""
+        found = self.rows(evaluation, ask).get(row)
+        return self._selected(evaluation, found) if found is not None else None
+
+    def _selected(self, evaluation: Evaluation, found: Found) -> SelectedNode:
+        scored = found.room is not None and room_score(evaluation.shape.requests, found.room) > 0
+        return SelectedNode(found.row, found.scores, self._weight * MAX_SCORE if scored else 0, found.record, found.room)
 
     def candidates(self, evaluation: Evaluation, ask: Ask) -> Candidates:
         """Return the rows with reservations for pods of a shape and ask, up to date."""
