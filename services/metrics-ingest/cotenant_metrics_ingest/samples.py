@@ -73,6 +73,6 @@ def samples_of(sample: UsageSample) -> Samples | None:
     except struct.error:
         return None
     # Negative values are the largest ones of unsigned integers.
-    if np.frombuffer(data, dtype=np.uint64).max() > LARGEST_VALUE:
+    if np.maximum.reduce(np.frombuffer(data, dtype=np.uint64)) > LARGEST_VALUE:
         return None
     return Samples(data, size)

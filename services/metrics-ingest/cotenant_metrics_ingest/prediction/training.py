@@ -68,6 +68,8 @@ class Ended(msgspec.Struct, frozen=True):
 class Interval:
     """Mutable. Times are milliseconds since the epoch, by the node's clock."""
 
+    __slots__ = ("_keys", "_number", "_parts", "_phase", "_pods", "_samples", "_tier_places", "_tiers", "lower")
+
     def __init__(self, node: str) -> None:
         self._phase = crc32(node.encode()) % INTERVAL_MS
         self._number = -1

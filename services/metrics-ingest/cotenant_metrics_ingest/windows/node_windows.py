@@ -95,6 +95,26 @@ class RefusedUsage(msgspec.Struct, frozen=True):
 class NodeWindows:
     """Mutable."""
 
+    __slots__ = (
+        "_in_message",
+        "_offsets",
+        "_parts_in_message",
+        "_rows",
+        "_rows_alone",
+        "_rows_in",
+        "boot",
+        "counter",
+        "host_applications",
+        "keys",
+        "last_ms",
+        "means",
+        "numa",
+        "period_ms",
+        "pods",
+        "sizes",
+        "slots",
+    )
+
     def __init__(self, sizes: WindowSizes) -> None:
         self.sizes = sizes
         self.slots = PercentileSlots(sizes.slot_ms, sizes.slots)
