@@ -33,6 +33,8 @@ class _Message(msgspec.Struct, gc=False):
 class ContentionMessages:
     """Mutable."""
 
+    __slots__ = ("_messages",)
+
     def __init__(self) -> None:
         self._messages: deque[_Message] = deque(maxlen=MAX_MESSAGES)
 

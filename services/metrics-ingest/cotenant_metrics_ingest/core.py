@@ -54,9 +54,9 @@ from cotenant_metrics_ingest.node_state import (
     forecasts_of,
 )
 from cotenant_metrics_ingest.prediction.models import Training
-from cotenant_metrics_ingest.prediction.node import NodePrediction, PredictionStore, train
+from cotenant_metrics_ingest.prediction.node import PredictionStore, train
 from cotenant_metrics_ingest.samples import Samples, samples_of
-from cotenant_metrics_ingest.windows.node_windows import MALFORMED, REPEATED
+from cotenant_metrics_ingest.windows.node_windows import MALFORMED, REPEATED, fold
 
 CORE_VERSION = "2"
 FILTERS = (
@@ -105,7 +105,7 @@ class MetricsIngestCore:
         self._log_ms = 0
         """The log's time, in milliseconds since the epoch; 0 while it is not known."""
         self._listening_since: datetime | None = None
-        self._to_train: list[NodePrediction] = []
+        self._to_train: list[NodeMetricState] = []
         """Nodes with an interval to train."""
         self._urgent: set[str] = set()
         self._agenda = Agenda()
@@ -261,8 +261,7 @@ class MetricsIngestCore:
 
     def _predict(self, node: NodeMetricState, sample: UsageSample, samples: Samples | None, first: int) -> None:
         if node.predict_from(sample, samples, first, self._predictions):
-            assert node.prediction is not None
-            self._to_train.append(node.prediction)
+            self._to_train.append(node)
             if len(self._to_train) >= TRAINED_AT_ONCE:
                 self._train()
 
@@ -321,7 +320,8 @@ class MetricsIngestCore:
         late, self._catching_up = self._catching_up, []
         self._predictions.models.train(late)
         ended, self._to_train = self._to_train, []
-        train(ended, self._predictions)
+        fold([node.windows for node in ended if node.windows is not None])
+        train([node.prediction for node in ended if node.prediction is not None], self._predictions)
 
     def _see(self, time: datetime) -> None:
         """Advance the log's time; it never goes back."""

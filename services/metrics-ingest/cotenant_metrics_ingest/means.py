@@ -56,6 +56,8 @@ class _Slot(msgspec.Struct):
 class MeanSlots:
     """Mutable. Times are milliseconds since the epoch, by the node's clock. Shapes and units: see the module."""
 
+    __slots__ = ("_adds", "_closed", "_open", "_open_slot", "rows", "width_ms")
+
     def __init__(self, width_ms: int) -> None:
         self.width_ms = width_ms
         self.rows: dict[str, int] = {NODE_ROW: 0, SYSTEM_ROW: 1}

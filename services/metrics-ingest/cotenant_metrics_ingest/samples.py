@@ -8,7 +8,6 @@ A table is kept as bytes: 8 a sample, which the garbage collector need not trave
 """
 
 import struct
-from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -41,22 +40,6 @@ class Samples(msgspec.Struct, frozen=True, gc=False):
         more = high - low
         return data[low:high], data[of_node : of_node + more], data[row + low : row + high], data[of_system : of_system + more]
 
-    def counts_and_sums(self, start: int, stop: int) -> Table:
-        """How many samples of each series are from `start` to before `stop`, and their sums, int64 (3, series)."""
-        values = np.frombuffer(self.data, dtype=np.int64)
-        found = np.empty((3, len(values) // (2 * self.size)), dtype=np.int64)
-        found[0] = stop - start
-        if stop - start < self.size:
-            values.reshape(2, -1, self.size)[:, :, start:stop].sum(axis=2, out=found[1:])
-        else:
-            np.add.reduceat(values, _begins(len(values), self.size), out=found[1:].reshape(-1))
-        return found
-
-
-@lru_cache(maxsize=4096)
-def _begins(values: int, size: int) -> Table:
-    return np.arange(0, values, size)
-
 
 def samples_of(sample: UsageSample) -> Samples | None:
     """The samples of a regular message; None for another."""
@@ -73,6 +56,6 @@ def samples_of(sample: UsageSample) -> Samples | None:
     except struct.error:
         return None
     # Negative values are the largest ones of unsigned integers.
-    if np.frombuffer(data, dtype=np.uint64).max() > LARGEST_VALUE:
+    if np.maximum.reduce(np.frombuffer(data, dtype=np.uint64)) > LARGEST_VALUE:
         return None
     return Samples(data, size)

@@ -58,6 +58,8 @@ class _Samples:
 class PercentileSlots:
     """Mutable. Times are milliseconds since the epoch, by the node's clock. Shapes and units: see the module."""
 
+    __slots__ = ("_encoded", "_ended", "_open", "capacity", "points", "slots", "width_ms")
+
     def __init__(self, width_ms: int, capacity: int) -> None:
         self.width_ms = width_ms
         self.capacity = min(capacity, MAX_SLOTS)

@@ -14,8 +14,9 @@ from cotenant_metrics_ingest.points import MAX_OPEN, POINTS, thinning
 from cotenant_metrics_ingest.policy import duration_ms
 from cotenant_metrics_ingest.slots import MAX_SLOTS, PercentileSlots, encode_ended, settle
 from cotenant_metrics_ingest.varints import VarintError, decode, encode_each
-from cotenant_metrics_ingest.windows.node_windows import WindowSizes, cut
+from cotenant_metrics_ingest.windows.node_windows import WindowSizes
 from cotenant_metrics_ingest.windows.percentiles import figures_of
+from cotenant_metrics_ingest.windows.waiting import cut
 from tests.unit.metrics_ingest.builders_metrics_ingest import int64s, percentile_of
 
 

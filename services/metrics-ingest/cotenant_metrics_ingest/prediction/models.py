@@ -89,6 +89,8 @@ class IntervalFigures(msgspec.Struct, frozen=True):
 class NodeModels:
     """Mutable: which rows of the store belong to one node. Times are seconds since the epoch."""
 
+    __slots__ = ("pod_rows", "pods", "rows", "trained_at", "trainings")
+
     def __init__(self) -> None:
         self.rows: dict[str, int] = {}
         """A model's row in both histograms."""

@@ -128,6 +128,19 @@ class PredictionStore:
 class NodePrediction:
     """Mutable. `restored`: the event of the state that the models come from; empty if there was none."""
 
+    __slots__ = (
+        "_peak",
+        "began_ms",
+        "interval",
+        "models",
+        "over",
+        "restored",
+        "season",
+        "services_peak",
+        "store",
+        "trained_ms",
+    )
+
     def __init__(self, node: str, store: PredictionStore) -> None:
         self.store = store
         self.models = NodeModels()

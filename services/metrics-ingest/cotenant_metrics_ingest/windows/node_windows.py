@@ -27,14 +27,19 @@ from cotenant.events.node.metrics import NodeMetricComputed
 from cotenant.events.node.usage import NumaUsage, Series, UsageSample
 from cotenant_metrics_ingest.means import HOST_ROW, MAX_ROWS, NODE_ROW, SLOTS_PER_WINDOW, SYSTEM_ROW, MeanSlots, Rows
 from cotenant_metrics_ingest.points import MAX_OPEN
-from cotenant_metrics_ingest.samples import LARGEST_VALUE, Samples
+from cotenant_metrics_ingest.samples import LARGEST_VALUE, Samples, Table
 from cotenant_metrics_ingest.slots import MAX_SLOTS, PercentileSlots, encode_ended, settle
-from cotenant_metrics_ingest.varints import packed
+from cotenant_metrics_ingest.windows.irregular import newest, node_and_system, values_fault
+from cotenant_metrics_ingest.windows.waiting import Cuts, WaitingMessage, counts_and_sums, cut
 
 FUTURE_TOLERANCE_MS = 60_000
 LONGEST_MS = 86_400_000
 """A day: the longest sampling period, and the longest span of one message."""
 SHORTEST_SLOT_MS = 1_000
+MAX_WAITING = 8
+"""So many messages of a node wait at most: those before its next report or training."""
+FOLDED_AT_ONCE = 32
+"""Nodes whose waiting messages, some 100 KiB, fit in a CPU core's cache."""
 REPEATED = "repeated"
 BACKWARDS = "TimeRunsBackwards"
 FUTURE = "FromTheFuture"
@@ -95,6 +100,28 @@ class RefusedUsage(msgspec.Struct, frozen=True):
 class NodeWindows:
     """Mutable."""
 
+    __slots__ = (
+        "_in_message",
+        "_offsets",
+        "_parts_in_message",
+        "_rows",
+        "_rows_alone",
+        "_rows_in",
+        "_rows_of",
+        "_waiting",
+        "boot",
+        "counter",
+        "host_applications",
+        "keys",
+        "last_ms",
+        "means",
+        "numa",
+        "period_ms",
+        "pods",
+        "sizes",
+        "slots",
+    )
+
     def __init__(self, sizes: WindowSizes) -> None:
         self.sizes = sizes
         self.slots = PercentileSlots(sizes.slot_ms, sizes.slots)
@@ -118,9 +145,11 @@ class NodeWindows:
         self._rows: list[int] = []
         self._rows_alone: Rows | None = None
         self._rows_in: dict[str, int] = {}
-        """Of the last message: its times, which are checked once; its members; the rows of `keys`, also as an index if each
-        key has one of its own; and the dictionary that the rows are from.
+        self._rows_of: list[str] = []
+        """Of the last message: its times, which are checked once; its members. Of the last one that was folded: the rows of its
+        keys, also as an index if each key has one of its own; the dictionary that the rows are from; and the keys.
         """
+        self._waiting: list[WaitingMessage] = []
 
     def take(self, sample: UsageSample, samples: Samples | None, end_ms: int, log_ms: int) -> RefusedUsage | None:
         """Accept or refuse a message with event time `end_ms`. `samples`: its table, where it is regular; `log_ms`: the log's
@@ -131,19 +160,14 @@ class NodeWindows:
         if refused is not None:
             return refused
         self._remember(sample)
-        size = len(offsets)
         first = self.first_new(sample, end_ms)
-        for slot, start, stop in cut(end_ms, offsets, first, self.sizes.slot_ms):
-            part = samples.node_and_system(start, stop) if samples is not None else _node_and_system(sample, start, stop)
-            self.slots.add(slot, end_ms + offsets[start], end_ms + offsets[stop - 1], part)
-        for slot, start, stop in cut(end_ms, offsets, first, self.sizes.mean_slot_ms):
-            self.means.open(slot)
-            if self._rows_in is not self.means.rows:
-                self._find_rows()
-            if samples is not None and self._rows_alone is not None:
-                self.means.add(self._rows_alone, samples.counts_and_sums(start, stop))
-            else:
-                self._add_each(sample, start, stop, size)
+        if samples is not None:
+            self._waiting.append(WaitingMessage(end_ms, offsets, first, samples, self.keys))
+            if len(self._waiting) == MAX_WAITING:
+                fold([self])
+        else:
+            fold([self])
+            self._fold_irregular(sample, end_ms, first)
         self.last_ms, self.boot, self.counter = newest_ms, sample.boot, sample.counter
         self.period_ms = sample.period_ms - offsets[0]
         self.numa = sample.numa
@@ -156,6 +180,7 @@ class NodeWindows:
     def resized(self, sizes: WindowSizes) -> "NodeWindows":
         """Return windows of other sizes. Slots of the same width are kept, others start empty."""
         windows = NodeWindows(sizes)
+        fold([self])
         settle([self.slots])
         encode_ended([self.slots])
         windows.slots = PercentileSlots.restored(self.slots.digest(), sizes.slot_ms, sizes.slots)
@@ -167,7 +192,7 @@ class NodeWindows:
         return windows
 
     def _refusal(self, sample: UsageSample, newest_ms: int, log_ms: int, *, regular: bool) -> RefusedUsage | None:
-        fault = self._time_fault(sample) or ("" if regular else _values_fault(sample))
+        fault = self._time_fault(sample) or ("" if regular else values_fault(sample))
         if fault:
             return RefusedUsage(MALFORMED, fault)
         if self.last_ms and newest_ms <= self.last_ms:
@@ -199,20 +224,50 @@ class NodeWindows:
             return f"periodMs is {sample.period_ms}: expected at most {LONGEST_MS}"
         return ""
 
-    def _add_each(self, sample: UsageSample, start: int, stop: int, size: int) -> None:
-        """Add the sums of each series that are possible."""
+    def take_waiting(self) -> list[WaitingMessage]:
+        """Return the messages that are not folded yet; they wait no longer."""
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+    def fold_one(self, message: WaitingMessage, cuts: Cuts, tables: Table) -> None:
+        """Add a message; `cuts`: by the means' slots, `tables`: its counts and sums in each."""
+        samples, end_ms, offsets = message.samples, message.end_ms, message.offsets
+        for slot, start, stop in message.cut(self.sizes.slot_ms):
+            part = samples.node_and_system(start, stop)
+            self.slots.add(slot, end_ms + offsets[start], end_ms + offsets[stop - 1], part)
+        for (slot, _, _), table in zip(cuts, tables, strict=True):
+            self._open(slot, message.keys)
+            if self._rows_alone is not None:
+                self.means.add(self._rows_alone, table)
+                continue
+            for place, row in enumerate(self._rows):
+                if row >= 0:
+                    self.means.add(slice(row, row + 1), table[:, place : place + 1])
+
+    def _fold_irregular(self, sample: UsageSample, end_ms: int, first: int) -> None:
+        """Add a message series by series: of each those sums that are possible."""
+        offsets = sample.offsets_ms
+        for slot, start, stop in cut(end_ms, offsets, first, self.sizes.slot_ms):
+            part = node_and_system(sample, start, stop)
+            self.slots.add(slot, end_ms + offsets[start], end_ms + offsets[stop - 1], part)
         series: list[Series] = [sample.node_usage, sample.system_usage]
         series += [pod.series for pod in sample.pods]
         series += [host.series for host in sample.host_applications]
-        for row, each in zip(self._rows, series, strict=True):
-            cpu, memory = _newest(each.cpu_milli, each.memory_bytes, start, stop, size)
-            sums, most = (sum(cpu), sum(memory)), LARGEST_VALUE * len(cpu)
-            if row >= 0 and min(sums) >= 0 and max(sums) <= most:
-                self.means.add(slice(row, row + 1), np.array([len(cpu), *sums], dtype=np.int64)[:, np.newaxis])
+        for slot, start, stop in cut(end_ms, offsets, first, self.sizes.mean_slot_ms):
+            self._open(slot, self.keys)
+            for row, each in zip(self._rows, series, strict=True):
+                cpu, memory = newest(each.cpu_milli, each.memory_bytes, start, stop, len(offsets))
+                sums, most = (sum(cpu), sum(memory)), LARGEST_VALUE * len(cpu)
+                if row >= 0 and min(sums) >= 0 and max(sums) <= most:
+                    self.means.add(slice(row, row + 1), np.array([len(cpu), *sums], dtype=np.int64)[:, np.newaxis])
 
-    def _find_rows(self) -> None:
-        rows = self.means.rows_of(self.keys)
-        self._rows, self._rows_in, self._rows_alone = rows, self.means.rows, None
+    def _open(self, slot: int, keys: list[str]) -> None:
+        """Open a slot of the means for series with these keys."""
+        self.means.open(slot)
+        if self._rows_in is self.means.rows and self._rows_of is keys:
+            return
+        rows = self.means.rows_of(keys)
+        self._rows, self._rows_in, self._rows_of, self._rows_alone = rows, self.means.rows, keys, None
         if rows == [*range(len(rows))]:
             self._rows_alone = slice(0, len(rows))
         elif len(set(rows)) == len(rows) and -1 not in rows:
@@ -240,7 +295,6 @@ class NodeWindows:
         ]
         in_hosts = [member_of(HOST_ROW + host.name, "", host.name, host.priority, host.qos) for host in hosts]
         self.keys = [NODE_ROW, SYSTEM_ROW, *(member.key for member in (*in_pods, *in_hosts))]
-        self._rows_in = {}
         self.pods = tuple(sorted(in_pods[:MAX_ROWS], key=lambda pod: (pod.namespace, pod.name, pod.key)))
         self.host_applications = tuple(sorted(in_hosts[:MAX_ROWS], key=lambda host: host.name))
 
@@ -269,49 +323,14 @@ class NodeWindows:
         return (NODE_ROW, SYSTEM_ROW, *(member.key for member in (*self.pods, *self.host_applications)))
 
 
-def cut(end_ms: int, offsets: Sequence[int], first: int, width_ms: int) -> list[tuple[int, int, int]]:
-    """Divide the samples from index `first` on into slots: (slot, start, stop), in order."""
-    last_slot = (end_ms + offsets[-1]) // width_ms
-    slot = (end_ms + offsets[first]) // width_ms
-    parts: list[tuple[int, int, int]] = []
-    while slot < last_slot:
-        stop = bisect_right(offsets, (slot + 1) * width_ms - 1 - end_ms)
-        parts.append((slot, first, stop))
-        first = stop
-        slot = (end_ms + offsets[first]) // width_ms
-    parts.append((slot, first, len(offsets)))
-    return parts
-
-
-def _newest(
-    cpu: tuple[int, ...], memory: tuple[int, ...], start: int, stop: int, size: int
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    # A pod that started between two messages has fewer samples than there are times: they belong to the newest times.
-    length = min(len(cpu), len(memory), size)
-    low, high = max(start - size + length, 0), max(stop - size + length, 0)
-    return cpu[len(cpu) - length :][low:high], memory[len(memory) - length :][low:high]
-
-
-def _node_and_system(sample: UsageSample, start: int, stop: int) -> list[bytes]:
-    node, system = sample.node_usage, sample.system_usage
-    series = (node.cpu_milli, node.memory_bytes, system.cpu_milli, system.memory_bytes)
-    return [packed([values[start:stop]]) for values in series]
-
-
-def _values_fault(sample: UsageSample) -> str:
-    for name, series, optional in (("nodeUsage", sample.node_usage, False), ("systemUsage", sample.system_usage, True)):
-        fault = _series_fault(series, len(sample.offsets_ms), optional)
-        if fault:
-            return f"{name}: {fault}"
-    return ""
-
-
-def _series_fault(series: Series, size: int, optional: bool) -> str:
-    cpu, memory = series.cpu_milli, series.memory_bytes
-    if optional and not cpu and not memory:
-        return ""
-    if len(cpu) != size or len(memory) != size:
-        return f"{len(cpu)} cpu and {len(memory)} memory samples for {size} times"
-    if min(cpu) < 0 or min(memory) < 0 or max(cpu) > LARGEST_VALUE or max(memory) > LARGEST_VALUE:
-        return f"a sample is not in 0 .. {LARGEST_VALUE}"
-    return ""
+def fold(windows: Sequence[NodeWindows]) -> None:
+    """Add the nodes' waiting messages to their windows; it comes before any reading."""
+    for start in range(0, len(windows), FOLDED_AT_ONCE):
+        waiting = [
+            (each, message, message.cut(each.sizes.mean_slot_ms))
+            for each in windows[start : start + FOLDED_AT_ONCE]
+            for message in each.take_waiting()
+        ]
+        tables = counts_and_sums([(message.samples, cuts) for _, message, cuts in waiting])
+        for (each, message, cuts), of_message in zip(waiting, tables, strict=True):
+            each.fold_one(message, cuts, of_message)
