@@ -43,13 +43,14 @@ def processes_naming(text: str) -> list[str]:
 
 
 def child_pid(parent: int, word: str, *, without: str = "") -> int:
-    """The process id of a child whose command line has the word, and not the other one; 0 while there is none."""
+    """The process id of a child, or of a child's child, whose command line has the word, and not the other one; 0 while there
+    is none."""
+    parents, found = {}, []
     for entry, line in command_lines():
+        try:
+            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
         if word in line and not (without and without in line):
-            try:
-                status = (entry / "status").read_text()
-            except OSError:
-                continue
-            if f"\nPPid:\t{parent}\n" in status:
-                return int(entry.name)
-    return 0
+            found.append(int(entry.name))
+    return next((pid for pid in found if parent in (parents[pid], parents.get(parents[pid]))), 0)

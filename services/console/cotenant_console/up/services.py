@@ -74,7 +74,7 @@ def service_process(run: UpRun, name: str, status_port: int) -> ProcessSpec:
     )
     # The executor ends its pods before it exits, and pods have a grace period.
     stop_seconds = 20.0 if name == "node-executor" else 8.0
-    return ProcessSpec(name, argv, environment(), stop_seconds)
+    return ProcessSpec(name, argv, environment(), stop_seconds, forked=True)
 
 
 def user_of(run: UpRun, name: str) -> str:

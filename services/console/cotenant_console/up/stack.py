@@ -36,6 +36,7 @@ from cotenant_console.pki.identity import (
 )
 from cotenant_console.up.bootstrap import base_objects
 from cotenant_console.up.declared_streams import DeclaredStreams
+from cotenant_console.up.forking.client import ForkServer
 from cotenant_console.up.nats_server import (
     LOOPBACK,
     OlderStreamsError,
@@ -50,7 +51,7 @@ from cotenant_console.up.nats_server import (
     take_over_streams,
 )
 from cotenant_console.up.server_watch import ServerFault, keep_storing, verdict
-from cotenant_console.up.services import DECIDING, SERVICES, SIMULATED, UpRun, service_process
+from cotenant_console.up.services import DECIDING, SERVICES, SIMULATED, UpRun, environment, service_process
 from cotenant_console.up.supervisor import Supervisor
 
 READY_SECONDS = 120.0
@@ -92,7 +93,7 @@ class Stack:
         self._next_line = 0.0
         self.endpoint = Endpoint(f"https://{LOOPBACK}:{plan.api_port}", nats_urls(plan.nats_ports, tls=plan.nats_tls))
         self.kubeconfig = plan.folder / KUBECONFIG_FILE
-        self.supervisor = Supervisor(plan.folder / "logs")
+        self.supervisor = Supervisor(plan.folder / "logs", ForkServer(environment()))
         self.status_ports: dict[str, int] = {}
         self._servers: tuple[ServerMember, ...] = ()
         self._watching: list[asyncio.Task[None]] = []
@@ -105,6 +106,7 @@ class Stack:
 
     async def start(self) -> None:
         """Start everything, wait until it is ready, declare the base objects. Raises NotReadyError, IdentityError."""
+        await self.supervisor.prepare()
         identity = self._identify()
         keys = prepared_keys(keys_folder(self.plan.folder))
         keys.issue_node(self.plan.node)

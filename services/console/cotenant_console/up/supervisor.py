@@ -11,22 +11,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
+from cotenant_console.up.forking.client import ForkServer
+from cotenant_console.up.parent_death import end_with_parent
 from cotenant_console.up.restarts import Backoff
 
 MAX_LOG_BYTES = 16 * 1024 * 1024
 MAX_CRASHES_KEPT = 200
-PR_SET_PDEATHSIG = 1
 TAIL_BYTES = 2000
 RESTART_LOOK_SECONDS = 0.05
 KILLED = "killed by SIGKILL"
@@ -49,6 +51,9 @@ class ProcessSpec:
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     stop_seconds: float = 5.0
+    forked: bool = False
+    """`argv` is `python -m MODULE ...`, and a fork of the supervisor's fork server, where it has one, runs it, in the fork
+    server's environment."""
 
 
 @dataclass(frozen=True)
@@ -80,14 +85,23 @@ class Supervised:
 class Supervisor:
     """Keeps a set of processes running until `stop`."""
 
-    def __init__(self, log_folder: Path) -> None:
+    def __init__(self, log_folder: Path, forks: ForkServer | None = None) -> None:
+        """`forks`: starts the processes that are to be forked."""
         self.processes: dict[str, Supervised] = {}
         self.crashes: deque[Crash] = deque(maxlen=MAX_CRASHES_KEPT)
         self.crash_count = 0
         self._log_folder = log_folder
+        self._forks = forks
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stopping: set[str] = set()
         self._restarting: set[str] = set()
+
+    async def prepare(self) -> None:
+        """Start the fork server, which imports while others do their part. Raises OSError."""
+        if self._forks is not None:
+            self._log_folder.mkdir(parents=True, exist_ok=True)
+            with (self._log_folder / "fork-server.log").open("ab") as log:
+                await self._forks.start(log)
 
     def start(self, spec: ProcessSpec) -> None:
         """Start a process and keep it running. Names are unique."""
@@ -104,6 +118,8 @@ class Supervisor:
         rest = [name for name in self.processes if name not in named]
         for stage in [*stages, rest]:
             await asyncio.gather(*(self.stop_one(name) for name in stage if name in self.processes))
+        if self._forks is not None:
+            await self._forks.close()
 
     async def stop_one(self, name: str) -> None:
         """Stop one process and do not restart it."""
@@ -164,33 +180,28 @@ class Supervisor:
     async def _run_once(self, process: Supervised) -> str:
         """Run the process until it exits, and report how."""
         with process.log.open("ab") as log:
-            child = await asyncio.create_subprocess_exec(
-                *process.spec.argv,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=dict(process.spec.environment),
-                start_new_session=True,
-                preexec_fn=_end_with_parent(os.getpid()),
-            )
-        process.pid, process.state = child.pid, ProcessState.RUNNING
+            process.pid, ended = await self._started(process.spec, log)
+        process.state = ProcessState.RUNNING
         process.starts += 1
         if process.spec.name in self._stopping:
-            _signal(child.pid, signal.SIGTERM)
-        code = await child.wait()
+            _signal(process.pid, signal.SIGTERM)
+        code = await ended
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
-
-def _end_with_parent(supervisor_pid: int) -> Callable[[], None]:
-    """Run in a child before exec: request SIGTERM when the supervisor dies, even of SIGKILL."""
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def ask() -> None:
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-        if os.getppid() != supervisor_pid:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    return ask
+    async def _started(self, spec: ProcessSpec, log: BinaryIO) -> tuple[int, Awaitable[int]]:
+        if spec.forked and self._forks is not None:
+            await self.prepare()
+            return await self._forks.fork(spec.argv, log)
+        child = await asyncio.create_subprocess_exec(
+            *spec.argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=dict(spec.environment),
+            start_new_session=True,
+            preexec_fn=partial(end_with_parent, os.getpid()),
+        )
+        return child.pid, child.wait()
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

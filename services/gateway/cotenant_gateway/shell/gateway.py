@@ -187,12 +187,11 @@ class Gateway:
 
     async def delete(
         self, kind: Kind, namespace: str, name: str, deletion: DeletionRequest, actor: str, *, dry_run: bool = False
-    ) -> tuple[bytes, bool]:
-        """End an object; returns it, and whether it has ended already (otherwise it is marked for deletion)."""
+    ) -> Carried:
+        """End an object, or mark it for deletion."""
         self.space.check(ends=True)
         request = self._requests.delete(kind, namespace, name, deletion, dry_run=dry_run)
-        carried = await self._carry_out(request, actor, ends=True)
-        return carried.document(self.core), carried.ended
+        return await self._carry_out(request, actor, ends=True)
 
     async def evict(self, eviction: EvictionRequest, actor: str) -> EvictionOutcome:
         """Evict a pod if its budgets allow it."""

@@ -6,6 +6,8 @@ or an ApiError that the application turns into a Status.
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 from aiohttp import web
 
@@ -41,6 +43,8 @@ from cotenant_gateway.statuses import (
     unsupported_media,
 )
 
+COLLECTION_AT_ONCE = 100
+"""Deletions of one request that are in progress at a time."""
 IGNORE, WARN, STRICT = "Ignore", "Warn", "Strict"
 """Values of the parameter `fieldValidation`; absent: Ignore."""
 
@@ -140,33 +144,45 @@ class ResourceWriter:
         """Answer a DELETE of one object."""
         deletion, dry_run = await read_deletion(request)
         snapshot = existing(self._gateway.core, target.kind, target.namespace, target.name)
-        document, ended = await self._gateway.delete(
+        carried = await self._gateway.delete(
             target.kind, target.namespace, target.name, deletion, actor_of(request), dry_run=dry_run
         )
-        if not ended:
-            return json_response(document)
+        if not carried.ended:
+            return json_response(carried.document(self._gateway.core))
         details = StatusDetails(name=target.name, group=target.kind.group, kind=target.kind.plural, uid=snapshot.uid)
         return json_response(msgspec.json.encode(status_object(200, "", "", details, status="Success")))
 
     async def delete_collection(self, request: web.BaseRequest, target: RequestTarget) -> web.StreamResponse:
-        """Answer a DELETE of a selection: each object separately."""
+        """Answer a DELETE of a selection: each object separately, COLLECTION_AT_ONCE at a time, whose writes share batches.
+        Those that are refused are tried once more, one by one, as what refused them may be of the same selection (a quota's
+        children)."""
         query = read_query(self._kinds.of(target.kind), request.query)
         deletion, dry_run = await read_deletion(request)
         if target.kind.namespaced and not target.namespace:
             raise method_not_allowed("a collection is deleted in one namespace at a time")
         core = self._gateway.core
         found, _ = core.select(target.kind, target.namespace, query.predicate(target), 0, ("", ""))
-        ended: list[Snapshot] = []
-        for snapshot in found:
-            if snapshot.stored is None:
-                continue
+        ended = [snapshot for snapshot in found if snapshot.stored is not None]
+        actor = actor_of(request)
+
+        async def delete(snapshot: Snapshot) -> None:
+            address = snapshot.address
             try:
-                await self._gateway.delete(
-                    target.kind, snapshot.address.namespace, snapshot.address.name, deletion, actor_of(request), dry_run=dry_run
-                )
+                await self._gateway.delete(address.kind, address.namespace, address.name, deletion, actor, dry_run=dry_run)
             except ApiError as error:
                 # Objects that ended in the meantime need no deletion.
                 if error.code != 404:
                     raise
-            ended.append(snapshot)
+
+        refused: list[Snapshot] = []
+        for start in range(0, len(ended), COLLECTION_AT_ONCE):
+            some = ended[start : start + COLLECTION_AT_ONCE]
+            outcomes = await asyncio.gather(*map(delete, some), return_exceptions=True)
+            for snapshot, outcome in zip(some, outcomes, strict=True):
+                if isinstance(outcome, ApiError) and outcome.code < 500:
+                    refused.append(snapshot)
+                elif outcome is not None:
+                    raise outcome
+        for snapshot in refused:
+            await delete(snapshot)
         return json_response(list_document(target.kind, ended, {"resourceVersion": str(self._gateway.core.folded)}))

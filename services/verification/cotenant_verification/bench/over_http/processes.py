@@ -18,6 +18,7 @@ from pathlib import Path
 
 from cotenant_console.api.credentials import Server
 from cotenant_console.api.endpoint import read_endpoint
+from cotenant_console.up.forking.client import FORK_SERVER
 from cotenant_verification.bench.testbed import BenchError
 
 CONSOLE = str(Path(sys.executable).parent / "cotenant")
@@ -72,20 +73,24 @@ def _ended(process: subprocess.Popen[bytes]) -> None:
 def processes(root: int) -> dict[str, int]:
     """The stack's processes by service."""
     found: dict[str, int] = {}
+    seen: dict[int, tuple[int, list[str]]] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
             parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            argv = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            seen[int(entry.name)] = parent, (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
         except (OSError, IndexError):
             continue
-        if parent != root:
+    # `cotenant up` starts nats-server, and its fork server the services.
+    starters = {root, *(pid for pid, (parent, argv) in seen.items() if parent == root and FORK_SERVER in argv)}
+    for pid, (parent, argv) in seen.items():
+        if parent not in starters:
             continue
         if "--replica" in argv:
-            found[argv[argv.index("--replica") + 1]] = int(entry.name)
+            found[argv[argv.index("--replica") + 1]] = pid
         elif argv and argv[0].endswith("nats-server"):
-            found["nats-server"] = int(entry.name)
+            found["nats-server"] = pid
     return found
 
 
