@@ -81,6 +81,16 @@ class Stop(Struct, frozen=True, gc=False):
     grace_seconds: int
 
 
+class EndAttempt(Struct, frozen=True, gc=False):
+    """End this attempt of a container, which is started again: SIGTERM, and SIGKILL once the grace period is over; no effect if
+    it is not the newest."""
+
+    uid: str
+    container: str
+    attempt: int
+    grace_seconds: int
+
+
 class Collect(Struct, frozen=True, gc=False):
     """The pod has ended: remove its control groups, keep its logs."""
 
@@ -103,7 +113,7 @@ class AskEviction(Struct, frozen=True, gc=False):
     grace_seconds: int
 
 
-Order = Start | Stop | Collect | Forget | AskEviction
+Order = Start | Stop | EndAttempt | Collect | Forget | AskEviction
 
 
 class LogRequest(Struct, frozen=True):

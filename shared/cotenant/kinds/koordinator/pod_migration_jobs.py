@@ -1,7 +1,7 @@
 """scheduling.koordinator.sh/v1alpha1 PodMigrationJob = document + migration.
 
-A job that descheduler-arbiter made itself has no document. A user's job is gone with its document: what the arbiter still keeps of
-it (a reservation to give back, a move that the limits count) is no object, and says nothing of a later job of its name.
+A job that descheduler-arbiter made itself has no document. A user's job is gone with its document: what the arbiter still
+keeps of it (a reservation to give back, a move that the limits count) is no object, and says nothing of a later job.
 
 In: the `migrations.<job>` event. Out: the job's status, and its spec where it has no document. Source of the
 modes: Koordinator's custom resource.
