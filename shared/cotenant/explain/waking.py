@@ -19,7 +19,7 @@ _OF_OBJECTS = {
     "storageclasses": "a storage class",
     "csinodes": "a node's attach limits",
     "clusternetworktopologies": "the network's topology",
-    "reservations": "a reservation",
+    "reservations": "a change of a reservation",
     "elasticquotas": "a quota's min, max or weight",
 }
 _OF_NODES = {
