@@ -79,6 +79,8 @@ class KindDefinition(msgspec.Struct, frozen=True, eq=False):
     """The payloads of those facts, and the object of each."""
     made_by: frozenset[type] = frozenset()
     """Of a composed kind: the payloads that create an object without a document; empty: any of its parts."""
+    makes: Callable[[Any], bool] | None = None
+    """Whether a fact of those creates an object without a document; None: each does."""
     parts_carry_uid: bool = False
     """The facts name the uid of their object: those of another uid are left out."""
     stable_uid: bool = False

@@ -39,7 +39,8 @@ class ResizeState(StrEnum):
 
 class ResizeStatus(Part, frozen=True, kw_only=True):
     """What became of the last resize that the node's executor looked at. `sequence` is that of `PlacementResize`; `admitted`
-    what the containers have; `applied` what is in force, empty if it is the same; `since` when it got into this state."""
+    what the containers have; `applied` what is in force, empty if it is the same; `since` when it got into this state;
+    `restarts` the containers that are restarted for it, with the attempt that is ended."""
 
     sequence: Count
     state: ResizeState
@@ -47,3 +48,4 @@ class ResizeStatus(Part, frozen=True, kw_only=True):
     message: str = ""
     admitted: tuple[ContainerResources, ...] = ()
     applied: tuple[ContainerResources, ...] = ()
+    restarts: dict[str, Count] = {}

@@ -25,6 +25,7 @@ from cotenant.events.placements import Placement, PlacementPhase, Waiting, waiti
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.reservations import ReservationShare, ReservationStatus
 from cotenant.explain.sentences import figures, sentence
+from cotenant.explain.waking import what_can_change_that
 from cotenant.model.subjects import tokens
 from cotenant.model.trace_context import trace_of
 
@@ -63,6 +64,7 @@ def event_line(event: Event) -> EventLine:
     )
 
 
+_WHAT_CAN_CHANGE = "what can change that: "
 _KIND_WORDS = {"po": "pods", "pod": "pods", "no": "nodes", "node": "nodes"}
 
 
@@ -164,7 +166,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     cut: bool = False
     """The walk reached its bounds: older causes exist."""
     reasons: tuple[str, ...] = ()
-    """Of a quota: the reason for its runtime, one line per resource."""
+    """Of a quota: the reason for its runtime, one line per resource. Of a pod that waits: what can change that."""
 
 
 def links(roots: Sequence[Event], walk: CauseWalk) -> tuple[Link, ...]:
@@ -202,6 +204,7 @@ def explain_pod(namespace: str, name: str, roots: Sequence[Event], walk: CauseWa
     ran = next((event.data for event in ordered if isinstance(event.data, RunStatus) and not event.tombstone), None)
     evicted = next((event.data for event in ordered if isinstance(event.data, EvictionOutcome)), None)
     ended = next((event for event in ordered if isinstance(event.data, ObjectDeleted)), None)
+    reasons: tuple[str, ...] = ()
     if ended is not None:
         summary = "has ended" + (f", deleted by {ended.actor}" if ended.actor else "")
         if isinstance(ended.data, ObjectDeleted) and ended.data.reason:
@@ -215,13 +218,15 @@ def explain_pod(namespace: str, name: str, roots: Sequence[Event], walk: CauseWa
             )
     elif waiting is not None:
         summary = f"waits: {waiting_line(waiting)}"
+        if waiting.wakes_on:
+            reasons = (_WHAT_CAN_CHANGE + what_can_change_that(waiting.wakes_on),)
     elif ran is not None:
         summary = f"{ran.phase.value} on {ran.node}"
     else:
         summary = "was stored and nothing has been decided about it yet"
     if evicted is not None:
         summary += f"; {'evicted' if evicted.allowed else 'eviction refused'}: {evicted.message}"
-    return Explanation("pod", namespace, name, summary, links(ordered, walk), walk.cut)
+    return Explanation("pod", namespace, name, summary, links(ordered, walk), walk.cut, reasons)
 
 
 def explain_node(name: str, roots: Sequence[Event], walk: CauseWalk) -> Explanation:
@@ -248,7 +253,7 @@ def explain_reservation(name: str, roots: Sequence[Event], walk: CauseWalk) -> E
     elif status is not None and isinstance(status.data, ReservationStatus):
         reasons = tuple(f"{reason.count or ''} {reason.detail or reason.code}".strip() for reason in status.data.reasons)
         if status.data.wakes_on:
-            reasons += (f"what can change that: {', '.join(status.data.wakes_on)}",)
+            reasons += (_WHAT_CAN_CHANGE + what_can_change_that(status.data.wakes_on),)
     summary = sentence(newest) if newest is not None else "nothing has been decided about it yet"
     return Explanation("reservation", "", name, summary, links(ordered, walk), walk.cut, reasons)
 

@@ -336,9 +336,8 @@ def figures(event: Event) -> dict[str, str]:
             found[name] = amounts(listed)
     elif isinstance(data, Waiting):
         for reason in data.reasons:
-            found[" ".join(filter(None, (reason.code, reason.resource)))] = f"{reason.count} nodes, {reason.detail}".rstrip(
-                ", "
-            )
+            nodes = f"{reason.count} nodes" if reason.count else ""
+            found[" ".join(filter(None, (reason.code, reason.resource)))] = ", ".join(filter(None, (nodes, reason.detail)))
     elif isinstance(data, Execution):
         found = {name: str(value) for name, value in data.figures.items()}
     elif isinstance(data, ExecutorStatus):

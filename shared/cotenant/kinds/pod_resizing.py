@@ -1,7 +1,7 @@
 """What a pod's status says of its resources: allocated ones, those in force, and a resize that is not finished.
 
-In: the pod, its placement, its node's report. Out: `allocatedResources` and `resources` of each container, and the conditions
-PodResizePending (Deferred, Infeasible) and PodResizeInProgress. Source: Kubernetes, kubelet's pod status.
+In: the pod, its placement, its node's report. Out: `allocatedResources` and `resources` of each container, the conditions
+PodResizePending (Deferred, Infeasible) and PodResizeInProgress, and `observedGeneration`. Source: Kubernetes, kubelet's status.
 """
 
 from __future__ import annotations
@@ -47,6 +47,19 @@ def given_resources(pod: Pod, placed: Placement, run: RunStatus, *, current: boo
         return admitted
     applied = _given(pod_with_resources(pod, report.applied).spec)
     return {name: Given(admitted[name].allocated, applied[name].resources) for name in admitted}
+
+
+def observed_generation(pod: Pod, placed: Placement, run: RunStatus, *, current: bool) -> int:
+    """Return the generation of the pod that its node acts on: that of the placement's manifest. 0 while it asks for a resize
+    that the node has not looked at. `current`: the placement has the manifest of the object."""
+    if placed.resize is not None and (run.resize is None or run.resize.sequence != placed.resize.sequence):
+        return 0
+    if not current:
+        try:
+            pod = decode_pod(placed.pod)
+        except msgspec.DecodeError:
+            return 0
+    return pod.metadata.generation
 
 
 @by_identity

@@ -28,7 +28,7 @@ from cotenant.events.migrations import PREEMPTION, TAINT_EVICTION
 from cotenant.events.node.runs import ContainerRun, RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase, Waiting, condition_message
 from cotenant.kinds.pod_columns import LAYOUT
-from cotenant.kinds.pod_resizing import Given, given_resources, resize_condition
+from cotenant.kinds.pod_resizing import Given, given_resources, observed_generation, resize_condition
 from cotenant.model.by_identity import by_identity
 from cotenant.model.names import ANNOTATION_EVICTED_BY
 from cotenant.model.quantities import QuantityError
@@ -111,6 +111,8 @@ def compose_pod(snapshot: Snapshot) -> Overlay:
         if of_node is not None and run.containers:
             current = of_node.object_sequence == snapshot.stored.sequence
             given = given_resources(pod, of_node, run, current=current)
+            if observed := observed_generation(pod, of_node, run, current=current):
+                status["observedGeneration"] = raw(observed)
             resizes = resize_condition(of_node, run)
             if resizes is not None:
                 since = resizes.status.since

@@ -68,9 +68,10 @@ class Slot(msgspec.Struct, eq=False, gc=False):
         return True
 
     def _of_parts_alone(self, live: bool) -> None:
-        makers = self.definition.made_by
+        makers, makes = self.definition.made_by, self.definition.makes
         self.exists = self.address.kind.composed and any(
-            not event.tombstone and (not makers or type(event.data) in makers) for event in self.parts.values()
+            not event.tombstone and (not makers or type(event.data) in makers) and (makes is None or makes(event.data))
+            for event in self.parts.values()
         )
         if live:
             self.drop_ended_parts()

@@ -34,7 +34,7 @@ from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.dry_runs import DryRunResult
 from cotenant_node_executor.core.placed import Key
 from cotenant_node_executor.core.plan import CyclePlan, Problems
-from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Start, Stop
+from cotenant_node_executor.runtime.interface import Collect, EndAttempt, Forget, Order, Start, Stop
 from cotenant_node_executor.strategies.strategy import RESTORE, Cause, Desired, Evict, Reclaim
 from cotenant_node_executor.targets.address import Place, place_text
 from cotenant_node_executor.targets.interface import Knob, Reclaimed, WriteReport, WrittenValue
@@ -57,6 +57,7 @@ class Executions:
         self._subjects: dict[str, str] = {}
         """By topic."""
         self._stopping: set[str] = set()
+        self._ending: set[tuple[str, str, int]] = set()
         self._refused_pods: set[str] = set()
         self._waiting: tuple[tuple[str, str], ...] = ()
         self._strangers: tuple[str, ...] = ()
@@ -145,7 +146,12 @@ class Executions:
                     self._stopping.add(order.uid)
                     text = f"stopping, {order.grace_seconds} s until SIGKILL"
                     events.append(self._runtime(core, order.uid, text, now))
+                case EndAttempt() if (ended := (order.uid, order.container, order.attempt)) not in self._ending:
+                    self._ending.add(ended)
+                    text = f"container {order.container} is restarted for its resize, {order.grace_seconds} s until SIGKILL"
+                    events.append(self._runtime(core, order.uid, text, now))
                 case Collect() | Forget():
+                    self._ending -= {each for each in self._ending if each[0] == order.uid}
                     self._stopping.discard(order.uid)
         return events
 

@@ -6,23 +6,26 @@ effect) and the current report.
 | placement | containers | order | phase |
 |---|---|---|---|
 | bound | not started, or exited and the policy restarts it and the back-off is over | start | pending, running |
+| bound, a resize restarts it | that attempt has not exited, or has | end that attempt; start the next one at once | running |
 | bound | all exited, none restarts | collect | succeeded if all codes are 0, else failed |
 | bound, past activeDeadlineSeconds | some not exited | stop | running, then failed |
 | bound, evicted by a strategy | some not exited | stop | running, then failed |
 | terminating | some not exited | stop | running, then stopped |
 
-A terminal phase is final: nothing is started again. Source: kubelet's pod lifecycle.
+A terminal phase is final: nothing is started again. A resize ends attempts that the last report on the log names, whatever the
+restart policy. Source: kubelet's pod lifecycle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
 from cotenant.events.node.runs import ContainerRun, RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.resizes import ResizeStatus
 from cotenant.model.bounds import saturated_seconds
 from cotenant.model.values import Value
 from cotenant_node_executor.runtime.interface import (
@@ -32,6 +35,7 @@ from cotenant_node_executor.runtime.interface import (
     UNKNOWN_EXIT,
     Collect,
     ContainerState,
+    EndAttempt,
     Order,
     PodToRun,
     Start,
@@ -49,6 +53,10 @@ REASON_DEADLINE = "DeadlineExceeded"
 
 States = Mapping[str, ContainerState]
 
+DEFAULT_GRACE_SECONDS = 30
+"""Kubernetes' default of `terminationGracePeriodSeconds`."""
+
+_NONE: Set[str] = frozenset()
 _RUN_PENDING, _RUN_RUNNING = RunPhase.PENDING, RunPhase.RUNNING
 _TERMINATING = PlacementPhase.TERMINATING
 
@@ -106,8 +114,14 @@ def _running(to_run: PodToRun, base: RunStatus, states: States, now: datetime) -
     containers: list[ContainerRun] = []
     started_at = base.started_at
     running = terminated = 0
+    ending = attempts_to_end(base.resize, states)
     for last in _last(to_run, base):
-        order, container = _container(to_run, last.name, states.get(last.name), last, now)
+        state = states.get(last.name)
+        order: Order | None
+        if last.name in ending and state is not None:
+            order, container = _restarted(to_run, state, last)
+        else:
+            order, container = _container(to_run, last.name, state, last, now)
         containers.append(container)
         if order is not None:
             orders.append(order)
@@ -133,7 +147,24 @@ def _running(to_run: PodToRun, base: RunStatus, states: States, now: datetime) -
             ),
         )
     lasting = phase is _RUN_RUNNING and to_run.pod.spec.active_deadline_seconds is None
-    return PodStep(tuple(orders), report, steady=lasting and running == len(containers))
+    return PodStep(tuple(orders), report, steady=lasting and running == len(containers) and not ending)
+
+
+def attempts_to_end(resize: ResizeStatus | None, states: States) -> Set[str]:
+    """The containers whose newest attempt is one that a resize ends."""
+    if resize is None or not resize.restarts:
+        return _NONE
+    return {name for name, attempt in resize.restarts.items() if name in states and states[name].attempt == attempt}
+
+
+def _restarted(to_run: PodToRun, state: ContainerState, last: ContainerRun) -> tuple[Order, ContainerRun]:
+    """A container that is restarted for a resize: at once, whatever its policy, as nothing of it has failed."""
+    seen = _seen(last.name, state, last)
+    if state.exited:
+        return Start(to_run, state.name, state.attempt + 1), replace(seen, state=WAITING, message="restarted for a resize")
+    grace = to_run.pod.spec.termination_grace_period_seconds
+    grace = DEFAULT_GRACE_SECONDS if grace is None else saturated_seconds(grace)
+    return EndAttempt(to_run.uid, state.name, state.attempt, grace), seen
 
 
 def _container(

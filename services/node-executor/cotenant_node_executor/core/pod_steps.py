@@ -212,7 +212,8 @@ class PodSteps:
             step = replace(step, report=replace(step.report, eviction=self._evictions.begun(uid)))
         resize = self.resize_of(key, uid)
         if resize is not None and step.report.resize != resize and not step.report.phase.terminal:
-            step = replace(step, report=replace(step.report, resize=resize))
+            report = replace(step.report, resize=resize)
+            step = replace(step, report=report, steady=step.steady and not resize.restarts)
         self._steps[key] = step
         return step
 

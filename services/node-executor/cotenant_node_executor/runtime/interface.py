@@ -82,6 +82,16 @@ class Stop(Value, frozen=True):
     grace_seconds: int
 
 
+class EndAttempt(Value, frozen=True):
+    """End this attempt of a container, which is started again: SIGTERM, and SIGKILL once the grace period is over; no effect if
+    it is not the newest."""
+
+    uid: str
+    container: str
+    attempt: int
+    grace_seconds: int
+
+
 class Collect(Value, frozen=True):
     """The pod has ended: remove its control groups, keep its logs."""
 
@@ -104,7 +114,7 @@ class AskEviction(Value, frozen=True):
     grace_seconds: int
 
 
-Order = Start | Stop | Collect | Forget | AskEviction
+Order = Start | Stop | EndAttempt | Collect | Forget | AskEviction
 
 
 class LogRequest(Struct, frozen=True):

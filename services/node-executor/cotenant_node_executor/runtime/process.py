@@ -2,23 +2,20 @@
 
 In: orders. Out: states read from files, so that a restarted executor sees the same as the one that started the processes. A
 container is a shim (`sh`, in the group "shims", in its own session) that runs the program in the foreground in the
-container's group. Stopping: SIGTERM to the program, after the grace period SIGKILL to the whole group; processes that
-remain when the program exits are killed, as with any container. The image is ignored.
+container's group. Processes that remain when the program exits are killed, as with any container. The image is ignored.
 
 State on disk: one folder per pod below `state`. If it is lost, running processes are found by their groups.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Set
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -33,9 +30,11 @@ from cotenant_node_executor.runtime.container_files import (
     drop_old_attempts,
     newest_attempt,
 )
+from cotenant_node_executor.runtime.endings import ProcessEndings
 from cotenant_node_executor.runtime.interface import (
     Collect,
     ContainerState,
+    EndAttempt,
     Forget,
     LogRequest,
     Order,
@@ -61,11 +60,9 @@ LAUNCH = Path(__file__).with_name("launch.py")
 
 
 class _Known(msgspec.Struct):
-    """A pod with processes or files in this runtime. `deadline` is set once it is being stopped."""
+    """A pod with processes or files in this runtime."""
 
     group: str
-    deadline: datetime | None = None
-    signalled: set[str] = msgspec.field(default_factory=set)
 
 
 class ProcessRuntime:
@@ -76,6 +73,7 @@ class ProcessRuntime:
         self._machine_bytes = machine_bytes
         self._state = state
         self._known: dict[str, _Known] = {}
+        self._endings = ProcessEndings(driver, self._folder)
         self.containers = ObservedContainers(driver, self._container_group)
         state.mkdir(parents=True, exist_ok=True)
         # Environments and logs are private to their pods.
@@ -138,19 +136,23 @@ class ProcessRuntime:
 
     def carry_out(self, order: Order, now: datetime) -> None:
         """Carry out one order, or continue it."""
-        if isinstance(order, Stop | Collect):
+        if isinstance(order, Stop | EndAttempt | Collect):
             self.containers.look_again(order.uid)
         match order:
             case Start():
                 self._start(order)
-            case Stop():
-                self._stop(order, now)
+            case Stop() if order.uid in self._known:
+                group = self._known[order.uid].group
+                self._endings.stop(order, group, self._containers_of(group), now)
+            case EndAttempt() if order.uid in self._known:
+                self._endings.end_attempt(order, self._known[order.uid].group, now)
             case Collect():
                 self._collect(order.uid)
             case Forget():
                 if self._collect(order.uid):
                     shutil.rmtree(self._state / order.uid, ignore_errors=True)
                     self._known.pop(order.uid, None)
+                    self._endings.forget(order.uid)
                     self.containers.drop_pod(order.uid)
 
     def _start(self, order: Start) -> None:
@@ -229,33 +231,6 @@ class ProcessRuntime:
                 env={"PATH": os.defpath},
                 start_new_session=True,
             )
-
-    def _stop(self, order: Stop, now: datetime) -> None:
-        known = self._known.get(order.uid)
-        if known is None:
-            return
-        deadline = datetime.fromtimestamp(now.timestamp() + max(order.grace_seconds, 0), UTC)
-        # A second order may shorten the grace period, never extend it.
-        known.deadline = deadline if known.deadline is None else min(known.deadline, deadline)
-        for container in self._containers_of(known.group):
-            group = f"{known.group}/{container}"
-            pids = self._driver.pids(group)
-            if not pids:
-                continue
-            if now >= known.deadline:
-                self._driver.kill(group)
-            elif container not in known.signalled:
-                self._terminate(order.uid, container, pids)
-                known.signalled.add(container)
-
-    def _terminate(self, uid: str, container: str, pids: list[int]) -> None:
-        """Send SIGTERM to the program, or to every process in the group if the program is gone."""
-        files = newest_attempt(self._folder(uid, container))
-        program = files.number("pid") if files is not None else None
-        for pid in [program] if program in pids else pids:
-            if pid is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGTERM)
 
     def _collect(self, uid: str) -> bool:
         """Remove the pod's groups; False while a process is still exiting."""

@@ -21,6 +21,7 @@ from cotenant_node_executor.runtime.interface import (
     UNKNOWN_EXIT,
     Collect,
     ContainerState,
+    EndAttempt,
     Forget,
     LogRequest,
     Order,
@@ -182,6 +183,13 @@ class SimulatedRuntime:
                     self._put(uid, {**states, order.container: state})
             case Stop():
                 self._end(order.uid, now, STOPPED_EXIT, REASON_ERROR)
+            case EndAttempt():
+                states = self._states.get(order.uid, {})
+                known = states.get(order.container)
+                if known is not None and known.attempt == order.attempt and not known.exited:
+                    self._put(
+                        order.uid, {**states, order.container: _ended(known, now, STOPPED_EXIT, REASON_ERROR)}
+                    )
             case Collect():
                 self._drop_groups(order.uid)
             case Forget():

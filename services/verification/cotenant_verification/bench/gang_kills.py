@@ -116,7 +116,9 @@ async def run(nodes: int, gang: int, rounds: int, seed: int, say: Callable[[str]
             while len(log.placed) < done + gang:
                 await log.read(0.05)
                 if time.monotonic() - begun > ROUND_SECONDS:
-                    raise BenchError(f"round {number}: {len(log.placed) - done} members placed: {testbed.tail('scheduler')}")
+                    found = f"; wrong so far: {log.wrong}" if log.wrong else ", nothing wrong so far"
+                    missing = f"round {number}: {len(log.placed) - done} members placed{found}"
+                    raise BenchError(f"{missing}: {testbed.tail('scheduler', 3000)}")
             took = time.monotonic() - begun
             if not number:
                 spread = 2 * max(took, MIN_SPREAD_SECONDS)

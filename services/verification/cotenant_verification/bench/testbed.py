@@ -128,9 +128,9 @@ class Testbed:
         if process.returncode:
             raise BenchError(f"{name} failed: {self.tail(name)}")
 
-    def tail(self, name: str) -> str:
+    def tail(self, name: str, characters: int = 600) -> str:
         """The end of a process's log."""
-        return (self.folder / f"{name}.log").read_text(errors="replace")[-600:]
+        return (self.folder / f"{name}.log").read_text(errors="replace")[-characters:]
 
     async def until(self, condition: Callable[[], Awaitable[bool]], what: str, seconds: float) -> None:
         """Wait for an asynchronous condition."""

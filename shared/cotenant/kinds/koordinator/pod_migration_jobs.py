@@ -1,6 +1,7 @@
 """scheduling.koordinator.sh/v1alpha1 PodMigrationJob = document + migration.
 
-A job that descheduler-arbiter made itself has no document.
+A job that descheduler-arbiter made itself has no document. A user's job is gone with its document: what the arbiter still
+keeps of it (a reservation to give back, a move that the limits count) is no object, and says nothing of a later job.
 
 In: the `migrations.<job>` event. Out: the job's status, and its spec where it has no document. Source of the
 modes: Koordinator's custom resource.
@@ -32,6 +33,11 @@ MIGRATION_JOBS = Kind("scheduling.koordinator.sh", "v1alpha1", "podmigrationjobs
 MIGRATION_MODES = ("ReservationFirst", "EvictDirectly")
 
 
+def made_by_arbiter(job: Migration) -> bool:
+    """Whether the job is one of the arbiter's own, which has no document."""
+    return not job.object_uid
+
+
 def _condition(condition: JobCondition) -> dict[str, str]:
     shown = {"type": condition.type, "status": condition.status}
     if condition.reason:
@@ -49,6 +55,8 @@ def compose_migration(snapshot: Snapshot) -> Overlay:
         if event.tombstone or not isinstance(event.data, Migration):
             continue
         job = event.data
+        if snapshot.stored is not None and job.object_uid not in ("", snapshot.stored.meta.uid):
+            continue
         status: dict[str, msgspec.Raw] = {"phase": raw(job.phase)}
         for name, text in (("status", job.status), ("reason", job.reason), ("message", job.message)):
             if text:
@@ -181,6 +189,7 @@ DEFINITION = KindDefinition(
     decode=msgspec.json.Decoder(PodMigrationJob).decode,
     compose=compose_migration,
     parts={Migration: name_of_subject},
+    makes=made_by_arbiter,
     errors=lambda job, _: migration_job_errors(job),
     layout=Layout(
         (

@@ -222,6 +222,17 @@ def test_a_resize_that_is_not_finished_is_a_condition(world: World, state: Resiz
     assert world.show("pods", "web")["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "2"
 
 
+def test_the_observed_generation_is_that_of_the_manifest_that_the_node_acts_on(world: World) -> None:
+    assert placed(world, None, None)["observedGeneration"] == 1
+    resize(world, asking({"cpu": "2"}))
+    assert world.show("pods", "web")["metadata"]["generation"] == 2
+    assert world.show("pods", "web")["status"]["observedGeneration"] == 1
+    pending = PlacementResize(sequence=9, admitted=of("1"), counted=of("2"))
+    assert "observedGeneration" not in placed(world, pending, None)
+    seen = ResizeStatus(sequence=9, state=ResizeState.DEFERRED, message="why", admitted=of("1"))
+    assert placed(world, pending, seen)["observedGeneration"] == 2
+
+
 def test_a_report_on_an_earlier_resize_says_nothing_of_this_one(world: World) -> None:
     resize(world, asking({"cpu": "2"}))
     pending = PlacementResize(sequence=9, admitted=of("1"), counted=of("2"))

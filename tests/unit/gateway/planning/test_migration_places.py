@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest, JobCondition, Migration, ReservationRequest
@@ -230,6 +231,25 @@ def test_the_options_of_a_users_job_keep_their_template_beside_the_reservation_t
     shown = world.show("podmigrationjobs", "move")["spec"]["reservationOptions"]
     assert shown["template"] == options["template"]
     assert shown["reservationRef"]["name"] == "place"
+
+
+def test_a_users_job_is_gone_with_its_document_whatever_the_arbiter_keeps_of_it() -> None:
+    world = world_with_pod()
+    spec = {"podRef": {"namespace": "default", "name": "web"}}
+    job = {"apiVersion": MIGRATION_JOBS.api_version, "kind": "PodMigrationJob", "metadata": {"name": "move"}, "spec": spec}
+    world.create("podmigrationjobs", job, uid="first")
+    kept = Migration(job="move", namespace="default", pod="web", uid="u", object_uid="first", phase="Running")
+    world.put(migration_subject("move"), kept)
+    assert world.show("podmigrationjobs", "move")["status"]["phase"] == "Running"
+    world.delete("podmigrationjobs", "move")
+    world.put(migration_subject("move"), msgspec.structs.replace(kept, phase="Aborted", reason="JobDeleted"))
+    assert list(world.core.objects(MIGRATION_JOBS)) == []
+    later = World()
+    for event in world.standing():
+        later.core.apply(event)
+    assert list(later.core.objects(MIGRATION_JOBS)) == []
+    world.create("podmigrationjobs", job, uid="second")
+    assert "phase" not in world.show("podmigrationjobs", "move").get("status", {})
 
 
 @pytest.mark.parametrize("ttl", ["soon", "-5m"])

@@ -12,11 +12,12 @@ from cotenant.api.objects.pod import Pod
 from cotenant.domain.resizing import stated
 from cotenant.events.allocations import Allocation, ReservationUsed
 from cotenant.events.node.resources import NodeResources
-from cotenant.events.node.runs import ExecutorStatus, RunStatus
+from cotenant.events.node.runs import ExecutorStatus, RunPhase, RunStatus
 from cotenant.events.placements import PlacementPhase
 from cotenant.events.reservations import ReservationShare
 from cotenant.events.resizes import PlacementResize, ResizeState, ResizeStatus
 from cotenant.model.subjects import executor_subject, reservation_subject, resources_subject, run_subject
+from cotenant_node_executor.runtime.interface import EndAttempt, Order, Start
 from cotenant_node_executor.sampling.snapshot import ContainerUsage, GroupUsage, PodSample, PressureSet
 from cotenant_node_executor.strategies.pod_view import pod_view
 from cotenant_node_executor.targets.interface import Knob, RefusedValue, WriteReport
@@ -263,24 +264,103 @@ def test_a_pod_grows_into_its_reservation_and_not_into_that_of_others() -> None:
     bench.cycle()
 
 
-def test_a_container_that_would_be_restarted_is_refused() -> None:
+def restarting(cpu: str, memory: str) -> Pod:
+    """A pod whose container is restarted when its memory changes, and not when its CPU does."""
     policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    wanted = {"cpu": cpu, "memory": memory}
+    main = {"name": "main", "command": ["run"], "resources": {"requests": wanted, "limits": wanted}, "resizePolicy": policy}
+    return pod("p", "LS", containers=[main])
 
-    def entry(cpu: str, memory: str) -> Pod:
-        wanted = {"cpu": cpu, "memory": memory}
-        main = {"name": "main", "command": ["run"], "resources": {"requests": wanted, "limits": wanted}, "resizePolicy": policy}
-        return pod("p", "LS", containers=[main])
 
+def orders_of(bench: Node) -> list[Order]:
+    """What the next cycle orders; its writes are in force."""
+    bench.look()
+    orders = list(bench.core.plan(bench.now).orders)
+    bench.core.wrote(WriteReport(), bench.now)
+    bench.report()
+    return orders
+
+
+def test_a_container_is_restarted_for_a_resource_of_which_its_policy_says_so() -> None:
     bench = Node().load()
-    small = entry("1", "1Gi")
+    small = restarting("1", "2Gi")
     bench.begin(small, 1000)
-    bench.ask(small, entry("2", "1Gi"), 2000)
+    bench.ask(small, restarting("2", "2Gi"), 2000)
     bench.cycle()
     assert bench.resize_of("p").state is ResizeState.DONE
-    bench.ask(entry("2", "1Gi"), entry("2", "2Gi"), 2000)
+    assert orders_of(bench) == []
+
+    small, wants = restarting("2", "2Gi"), restarting("2", "1Gi")
+    bench.ask(small, wants, 2000)
+    assert orders_of(bench) == []  # before its report is stored, nothing is ended
+    asked = bench.resize_of("p")
+    assert (asked.state, asked.restarts, asked.message) == (
+        ResizeState.IN_PROGRESS, {"main": 0}, "restarted for it: container main"
+    )  # fmt: skip
+    for _ in range(2):
+        assert orders_of(bench) == [EndAttempt("uid-p", "main", 0, 30)]
+        assert bench.values(small)[Knob.MEMORY_LIMIT] == str(2 * GIB)
+
+    bench.saw(small, pid=7, started_at=bench.now, finished_at=bench.now, exit_code=0)
+    bench.reading = replace(snapshot(100), pods=dict(using(small, 2 * GIB)))
+    (start,) = orders_of(bench)
+    assert isinstance(start, Start)
+    assert (start.container, start.attempt, start.backoff_seconds) == ("main", 1, 0)
+    assert bench.values(small)[Knob.MEMORY_LIMIT] == str(GIB)
+    report = bench.last[run_subject(NODE, "default", "p")].data
+    assert isinstance(report, RunStatus)
+    assert (report.phase, report.containers[0].state, report.resize and report.resize.state) == (
+        RunPhase.RUNNING, "waiting", ResizeState.IN_PROGRESS
+    )  # fmt: skip
+
+    bench.saw(small, attempt=1, pid=8, started_at=bench.now)
+    assert orders_of(bench) == []
+    done = bench.resize_of("p")
+    assert (done.state, done.restarts, done.applied, done.message) == (ResizeState.DONE, {}, (), "")
+    assert orders_of(bench) == []
+
+
+def test_an_executor_that_starts_between_both_attempts_starts_the_next_one() -> None:
+    bench = Node().load()
+    small, wants = restarting("1", "1Gi"), restarting("1", "2Gi")
+    bench.begin(small, 1000)
+    bench.ask(small, wants, 1000)
     bench.cycle()
-    assert bench.resize_of("p").state is ResizeState.INFEASIBLE
-    assert "container main would have to be restarted" in bench.resize_of("p").message
+    bench.cycle()
+    bench.restarted()
+    bench.saw(small, pid=7, started_at=bench.now, finished_at=bench.now, exit_code=0)
+    (start,) = orders_of(bench)
+    assert isinstance(start, Start)
+    assert start.attempt == 1
+
+
+def test_a_container_that_does_not_run_is_not_ended_for_a_resize() -> None:
+    bench = Node().load()
+    small = restarting("1", "1Gi")
+    bench.begin(small, 1000)
+    bench.saw(small, attempt=3, started_at=bench.now, finished_at=bench.now, exit_code=1, backoff_seconds=10)
+    bench.cycle()
+    bench.ask(small, restarting("1", "2Gi"), 1000)
+    bench.cycle()
+    assert (bench.resize_of("p").state, bench.resize_of("p").restarts) == (ResizeState.DONE, {})
+
+
+def test_a_restart_goes_on_although_a_further_resize_is_refused() -> None:
+    bench = Node().load()
+    small, wants = restarting("1", "2Gi"), restarting("1", "1Gi")
+    bench.begin(small, 1000)
+    bench.ask(small, wants, 1000)
+    bench.cycle()
+    bench.ask(wants, restarting("9", "1Gi"), 1000)
+    bench.cycle()
+    refused = bench.resize_of("p")
+    assert (refused.state, refused.restarts) == (ResizeState.INFEASIBLE, {"main": 0})
+    assert orders_of(bench) == [EndAttempt("uid-p", "main", 0, 30)]
+    bench.saw(small, attempt=1, pid=8, started_at=bench.now)
+    bench.cycle()
+    bench.cycle()
+    assert (bench.resize_of("p").state, bench.resize_of("p").restarts) == (ResizeState.INFEASIBLE, {})
+    assert bench.values(small)[Knob.MEMORY_LIMIT] == str(GIB)
 
 
 def test_an_executor_that_starts_goes_on_from_what_was_reported() -> None:

@@ -1,12 +1,12 @@
 """What a resize changes, and what of it can be written now.
 
 In: the resources that a pod has and those that it asks for, the memory that its containers use. Out: the amounts that differ,
-the resources to write now with what waits, and the container that its policy would restart.
+the resources to write now with what waits, and the containers that their policy restarts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from msgspec.structs import replace
 
@@ -17,6 +17,7 @@ from cotenant.events.resizes import ContainerResources
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
 from cotenant.model.quantities import resource_amount
 from cotenant_node_executor.core.observation import Observation
+from cotenant_node_executor.runtime.interface import ContainerState
 
 CPU_NAMES = (CPU, BATCH_CPU, MID_CPU)
 MEMORY_NAMES = (MEMORY, BATCH_MEMORY, MID_MEMORY)
@@ -76,11 +77,24 @@ def _amount(name: str, amounts: Mapping[str, str]) -> int | None:
     return resource_amount(name, amounts[name]) if name in amounts else None
 
 
-def restarted(pod: Pod, changed: list[tuple[str, str]]) -> str | None:
-    """The first container that its policy restarts for a change."""
-    for container in resizable_containers(pod.spec):
+def to_restart(pod: Pod, changed: list[tuple[str, str]], states: Mapping[str, ContainerState]) -> dict[str, int]:
+    """The running containers that their policy restarts for a change, with their attempts. One that does not run gets its new
+    resources when it is started."""
+    found: dict[str, int] = {}
+    for container in pod.spec.containers:
+        state = states.get(container.name)
+        if state is None or state.exited:
+            continue
         for policy in container.resize_policy:
             names = CPU_NAMES if policy.resource_name == CPU else MEMORY_NAMES
             if policy.restart_policy == RESTART and any((container.name, name) in changed for name in names):
-                return container.name
-    return None
+                found[container.name] = state.attempt
+    return found
+
+
+def until_ended(wanted: Stated, applied: Stated, states: Mapping[str, ContainerState], restarted: Set[str]) -> Stated:
+    """Return the resources to write now: a container that is restarted keeps its own until it has ended."""
+    before = {each.name: each for each in applied}
+    return tuple([
+        before.get(each.name, each) if each.name in restarted and not states[each.name].exited else each for each in wanted
+    ])

@@ -4,13 +4,13 @@ In: the placements that say a resize, the node's last reports, its allocatable, 
 cycle. Out: the pods with the resources that they have at present, for the strategies and the runtime; what became of each
 resize, for the report. The rules:
 
-    infeasible, for good   more of a resource than the node's allocatable; the CPU of a pod with CPUs of its own; a container
-                           that would have to be restarted
+    infeasible, for good   more of a resource than the node's allocatable; the CPU of a pod with CPUs of its own
     deferred               more than is left beside the other pods and reservations; looked at again in each cycle, in
                            the order of priority, QoS class and age
     in progress            admitted, but a value could not be written; a memory limit below what its container uses waits
                            until it uses less, so that the kernel kills nobody; it also waits if a further resize is
                            deferred or refused meanwhile
+                           or a container is restarted for it (resizePolicy), which gets its values once it has ended
     done                   every value is in force; only now the scheduler counts less than before
 
 A resize that asks for no more of any resource is always admitted. Where kubelet runs the pods it decides: a resize is done when
@@ -37,8 +37,9 @@ from cotenant_node_executor.core.admission import FIRST, Admission, RunState
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.placed import DecodedPlacement, Key
 from cotenant_node_executor.core.placed_pods import PlacedPods
+from cotenant_node_executor.core.pod_lifecycle import attempts_to_end
 from cotenant_node_executor.core.pod_steps import PodSteps
-from cotenant_node_executor.core.resizing.amounts import CPU_NAMES, changed, restarted, spared, used_memory
+from cotenant_node_executor.core.resizing.amounts import CPU_NAMES, changed, spared, to_restart, until_ended, used_memory
 from cotenant_node_executor.strategies.pod_view import pod_view
 from cotenant_node_executor.targets.interface import WriteReport
 
@@ -112,6 +113,7 @@ class Resizes:
         last = self._last(key, uid)
         has = last.admitted if last is not None and last.admitted else placement.resize.admitted
         current = last if last is not None and last.sequence == sequence else None
+        states = seen.states.get(uid, {})
         ends = placement.phase is PlacementPhase.TERMINATING or self._steps.run_state(key, uid, seen) is RunState.OVER
         if self._of_kubelet:
             done = ResizeStatus(sequence=sequence, state=ResizeState.DONE, since=now, admitted=stated(pod.spec))
@@ -123,15 +125,28 @@ class Resizes:
             refused = self._why_not(key, asked, has, wants, seen)
             if refused is None:
                 status = ResizeStatus(
-                    sequence=sequence, state=ResizeState.IN_PROGRESS, since=now, admitted=wants, applied=before or has
+                    sequence=sequence,
+                    state=ResizeState.IN_PROGRESS,
+                    since=now,
+                    admitted=wants,
+                    applied=before or has,
+                    restarts=to_restart(pod, changed(before or has, wants), states),
                 )
             else:
                 state, why = refused
                 status = ResizeStatus(sequence=sequence, state=state, since=now, message=why, admitted=has, applied=before)
+                if last is not None and last.restarts:
+                    status = replace(status, restarts=last.restarts)
             self._decide(key, uid, current, status)
             current = status
         admitted, applied = (current.admitted, current.applied) if current is not None else (has, before)
-        usable, waits = spared(admitted, applied, used_memory(seen, pod))
+        used = used_memory(seen, pod)
+        if current is not None and current.restarts:
+            used = {name: amount for name, amount in used.items() if name not in current.restarts}
+        usable, waits = spared(admitted, applied, used)
+        if restarted := attempts_to_end(current, states):
+            usable = until_ended(usable, applied, states, restarted)
+            waits = "; ".join(filter(None, (waits, f"restarted for it: container {', '.join(sorted(restarted))}")))
         if waits:
             self._waiting.add(key)
             if asked.view is not None and pod_view(pod_with_resources(pod, usable)).group != asked.view.group:
@@ -170,9 +185,6 @@ class Resizes:
         differing = changed(has, wants)
         if asked.view is not None and asked.view.bound_cpus and any(name in CPU_NAMES for _, name in differing):
             return ResizeState.INFEASIBLE, "the CPU of a pod that holds CPUs of its own cannot be resized in place"
-        if (container := restarted(pod, differing)) is not None:
-            why = f"container {container} would have to be restarted (resizePolicy): this node resizes running containers only"
-            return ResizeState.INFEASIBLE, why
         before, after = pod_requests(pod_with_resources(pod, has)), pod_requests(pod_with_resources(pod, wants))
         grows = [name for name in after if after[name] > before.get(name, 0)]
         if not grows:
@@ -238,6 +250,6 @@ class Resizes:
             group = asked.view.group if asked.view is not None else ""
             if not any(each == group or each.startswith(f"{group}/") for each in self._refused):
                 done = replace(last, state=ResizeState.DONE, since=now, message="") if in_progress else last
-                self._decide(key, placement.uid, last, replace(done, applied=()))
+                self._decide(key, placement.uid, last, replace(done, applied=(), restarts={}))
             elif in_progress:
                 self._decide(key, placement.uid, last, replace(last, message="the kernel refused a value; it is tried again"))
