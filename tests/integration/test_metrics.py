@@ -63,7 +63,7 @@ OF_PODS = {
     *(f"koordlet_container_{name}" for name in ("psi", "cpi", "oom_score_adj", "core_sched_cookie")),
     *(f"koordlet_{name}" for name in ("core_sched_cookie_manage_status", "node_metric_numa_system_usage")),
     *(f"koordlet_resctrl_{name}" for name in ("llc_occupancy", "memory_bandwidth")),
-    *(f"koordlet_collect_node_{name}_info_status" for name in ("cpu", "numa")),
+    *(f"koordlet_collect_node_{name}_info_status" for name in ("cpu", "numa", "local_storage")),
     *(f"koordlet_container_scaled_cfs_{name}_us" for name in ("quota", "burst")),
     *(f"koordlet_resource_update_duration_milliseconds_{name}" for name in ("bucket", "sum", "count")),
     "koordlet_be_suppress_cpu_cores",

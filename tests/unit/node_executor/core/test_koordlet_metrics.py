@@ -12,6 +12,7 @@ from cotenant.events.node.topology import LogicalCPU, MachineTopology
 from cotenant.events.placements import PlacementPhase
 from cotenant.model.subjects import resources_subject
 from cotenant_node_executor.koordlet_metrics.registry import METRICS
+from cotenant_node_executor.sampling.machine import DISKS
 from cotenant_node_executor.sampling.slow.readings import (
     FACTS,
     NUMA,
@@ -258,10 +259,11 @@ def test_an_idle_machine_divides_no_cpu_among_its_numa_nodes() -> None:
 
 def test_readings_of_the_machine_are_counted_by_outcome() -> None:
     bench = node()
-    bench.look(1, slow=SlowReadings(collected={FACTS: Collected(3, 1), NUMA: Collected(9)}))
+    bench.look(1, slow=SlowReadings(collected={FACTS: Collected(3, 1), NUMA: Collected(9), DISKS: Collected(1, 2)}))
     succeeded, failed = labelled(status="succeeded"), labelled(status="failed")
     assert shown(bench, "collect_node_cpu_info_status") == {succeeded: 3, failed: 1}
     assert shown(bench, "collect_node_numa_info_status") == {succeeded: 9, failed: 0}
+    assert shown(bench, "collect_node_local_storage_info_status") == {succeeded: 1, failed: 2}
 
 
 def test_how_long_writes_took_is_a_histogram_by_attribute_and_outcome() -> None:
