@@ -7,16 +7,18 @@ explain it, RISE_PERCENT of the node being allowed beside it:
 
     used - (sample + RISE_PERCENT of the node) x length  >=  node x min(max(LEAST_NS, DEVIATIONS x s x sqrt(length)), MOST_NS)
 
-s is the standard deviation of their CPU time, as a share of the node and for a length of 1 ns, over the readings that no span
-reaches any more (about MEMORY of them, 6 s), so that a rise does not hide itself. While fewer than FIRST are known, it is
-MOST_NS. A rise of steady services by a tenth of the node is thus a spike after 50 ms, by a half after 6 ms; of services with a
-few large requests, by a fifth after 47 ms, by a half after 16 ms.
+s is the standard deviation of their CPU time, as a share of the node and for a length of 1 ns, by the differences between
+successive readings, to which a usage that stays higher or lower adds nothing. It covers readings that no span reaches any
+more (about MEMORY of them, 6 s), so that a rise does not hide itself. While fewer than FIRST are known, it is MOST_NS. A rise
+of steady services by a tenth of the node is thus a spike after 50 ms, by a half after 6 ms; of services with a few large
+requests, by a fifth after 47 ms, by a half after 16 ms.
 
 The services' usage is that of the span with the largest excess, which begins where the spike began. From half of the excess
 on, the counter is read every CONFIRMED_NS. The system's usage is taken from the sample, memory and batch pods too; the
 rise is divided among the services in proportion. It is for suppression alone: windows and means consist of samples.
 
-Source: CUSUM, Page's test for a change of the mean; the spans make it independent of when the sample came.
+Source: CUSUM, Page's test for a change of the mean; the spans make it independent of when the sample came. The variance
+by successive differences is von Neumann's.
 """
 
 from __future__ import annotations
@@ -43,17 +45,23 @@ BURSTABLE, BESTEFFORT = "burstable", "besteffort"
 
 
 class Fluctuation:
-    """The variance of the services' CPU time per ns, by the readings that it is told: their mean, then a moving one."""
+    """The variance of the services' CPU time for 1 ns: half the mean square of successive differences, then a moving mean."""
 
     def __init__(self) -> None:
         self._readings = 0
         self._variance = 0.0
-        """Of CPU time in ns, for 1 ns."""
+        self._last: tuple[float, int] | None = None
+        """CPUs used and length of the last reading."""
 
-    def tell(self, deviation_ns: float, length_ns: int) -> None:
-        """Take one reading: by how much CPU time it differed from the mean, over this length."""
+    def tell(self, used_ns: int, length_ns: int) -> None:
+        """Take one reading: the CPU time used over this length."""
+        last, self._last = self._last, (used_ns / length_ns, length_ns)
+        if last is None:
+            return
+        difference = used_ns / length_ns - last[0]
         self._readings = min(self._readings + 1, MEMORY)
-        self._variance += (deviation_ns * deviation_ns / length_ns - self._variance) / self._readings
+        found = difference * difference / (1 / length_ns + 1 / last[1])
+        self._variance += (found - self._variance) / self._readings
 
     def spike_ns(self, length_ns: int, capacity_milli: int) -> float:
         """The excess of CPU time that makes a span of this length a spike."""
@@ -96,7 +104,7 @@ class Spikes:
             readings.clear()
         if counter is not None:
             readings.append(counter)
-            self._leave(sample)
+            self._leave()
         _, excess_percent = self._largest(sample)
         self.due_ns = now_ns + (CONFIRMED_NS if excess_percent >= 50 else MEASURED_NS)
 
@@ -123,16 +131,15 @@ class Spikes:
                 began, largest = reading, relative
         return began, int(largest * 100)
 
-    def _leave(self, sample: UsageSnapshot) -> None:
-        """Drop the reading at which no span begins any more; what was used since then counts as fluctuation."""
+    def _leave(self) -> None:
+        """Drop the reading at which no span begins any more; what was used after it counts for the fluctuation."""
         readings = self._readings
         if len(readings) <= MOST_READINGS:
             return
         first = readings.popleft()
         length = readings[0].at_ns - first.at_ns
         if length > 0:
-            usual = _services_milli(sample) * length / 1000
-            self._fluctuation.tell(readings[0].value - first.value - usual, length)
+            self._fluctuation.tell(readings[0].value - first.value, length)
 
     def _forget(self) -> None:
         self._readings.clear()
