@@ -1,8 +1,10 @@
-"""From a service's first busy moment to the changed kernel file, over 40 spikes (another number as the argument).
+"""From a service's first busy moment to the changed kernel file, over 40 spikes (another number as the first argument).
 
-A real executor on real control groups, a batch pod, and a service that burns all CPUs while a file is there. The service notes
-when it begins to burn; the clock ends when the best-effort group's quota in the kernel's file is smaller by 5 % of the node.
-Spikes fall differently into the executor's second. Three spans of each spike:
+A real executor on real control groups, a batch pod, and a service that burns all CPUs, or a share of the node in percent (the
+second argument), while a file is there. The service notes when it begins to burn; the clock ends when the best-effort group's
+quota in the kernel's file is smaller by 5 % of the node. Spikes fall differently into the executor's second. During a spike the
+pods' groups have BESIDE times the shares of other work on this machine, so that this takes little of the service's CPU. Three
+spans of each spike:
 
 - reaction: from the service's first busy moment to the file; the goal is 100 ms at p99
 - kernel: from the same moment to the pressure trigger, on a descriptor of this program's own
@@ -10,7 +12,7 @@ Spikes fall differently into the executor's second. Three spans of each spike:
 
 Then the flutter: how often the quota changes in FLUTTER_SECONDS of a steady load of short requests, less is better.
 This program watches by SCHED_FIFO where it may, so that it measures the executor's waiting and not its own. Needs root; run it
-alone: `python -m tests.bench.bench_suppression 100`.
+alone: `python -m tests.bench.bench_suppression 100 20`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ import select
 import statistics
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -29,14 +32,15 @@ from msgspec import Struct
 from cotenant_node_executor.sampling.pressure.pressure_triggers import PressureTriggers
 from cotenant_node_executor.sampling.urgency import CPU_TRIGGER
 from cotenant_node_executor.targets.cgroup.driver import open_driver
-from cotenant_node_executor.targets.interface import Stat
+from cotenant_node_executor.targets.interface import Knob, Stat
 from tests.benched_server import run_as_root
 from tests.integration.node_executor.executor_harness import NODE, Harness, pod_manifest
 from tests.integration.node_executor.test_enforcement import CPUS, NODE_US, QUOTA, batch_pod
 
 SPIKES = 40
 """Without an argument, so that `make bench` ends in its time."""
-GROWN_US = NODE_US * 9 // 10
+GROWN_US = NODE_US * 97 // 100
+BESIDE = 64
 LIMIT_SECONDS = 60.0
 POLL_SECONDS = 0.001
 FLUTTER_SECONDS = 30.0
@@ -49,9 +53,9 @@ class Reaction(Struct, frozen=True):
     fired_ms: float | None
 
 
-def spiking_pod(go: Path, began: Path, steady: Path) -> dict[str, object]:
-    """A service that burns all CPUs while `go` is there, and notes below `began` when it begins; while `steady` is there it
-    serves requests of 2 ms, 50/s a process."""
+def spiking_pod(go: Path, began: Path, steady: Path, percent: int) -> dict[str, object]:
+    """A service that burns all CPUs, or this share of them, while `go` is there, and notes below `began` when it begins; while
+    `steady` is there it serves requests of 2 ms, 50/s a process."""
     script = (
         "import os, random, time\n"
         f"for _ in range({CPUS - 1}):\n    if not os.fork(): break\n"
@@ -63,7 +67,11 @@ def spiking_pod(go: Path, began: Path, steady: Path) -> dict[str, object]:
         "            while time.thread_time() < end: pass\n"
         "        else: time.sleep(0.01)\n"
         "    with open(f'{began}/{os.getpid()}', 'w') as file: file.write(str(time.monotonic_ns()))\n"
-        "    while os.path.exists(go):\n        for _ in range(20000): pass\n"
+        f"    end = time.thread_time(); at = time.monotonic()\n"
+        "    while os.path.exists(go):\n"
+        f"        at += 0.005; end += 0.005 * {percent} / 100\n"
+        "        while time.thread_time() < end: pass\n"
+        "        time.sleep(max(0, at - time.monotonic()))\n"
     )
     return pod_manifest(
         "service",
@@ -87,6 +95,22 @@ def first_sign(folder: Path) -> int | None:
     """When the first process of the service began to burn (monotonic ns), as far as it has said so."""
     said = [text for each in folder.iterdir() if (text := each.read_text())]
     return min((int(text) for text in said), default=None)
+
+
+@contextmanager
+def above_others(harness: Harness) -> Iterator[None]:
+    """Give the groups of the executor's pods BESIDE times the shares of what else runs beside them."""
+    driver = open_driver(harness.base, NODE)
+    own = driver.path("", Knob.CPU_SHARES)
+    if own is None:
+        raise RuntimeError("this kernel has no shares of groups")
+    file = own.parents[2] / own.name
+    usual = file.read_text()
+    file.write_text(str(int(usual) * BESIDE))
+    try:
+        yield
+    finally:
+        file.write_text(usual)
 
 
 def react(harness: Harness, triggers: PressureTriggers, go: Path, began: Path, before: int) -> Reaction:
@@ -137,6 +161,7 @@ def said(name: str, values: list[float], goal: str = "") -> None:
 async def measure(url: str) -> None:
     """Run the spikes."""
     spikes = int(sys.argv[1]) if len(sys.argv) > 1 else SPIKES
+    percent = int(sys.argv[2]) if len(sys.argv) > 2 else 100
     harness = Harness(url)
     harness.folder.chmod(0o755)
     began = harness.folder / "began"
@@ -154,7 +179,7 @@ async def measure(url: str) -> None:
             reserved_cpu_milli=CPUS * 1000,
         )
         await harness.place(batch_pod("burner"))
-        await harness.place(spiking_pod(go, began, steady))
+        await harness.place(spiking_pod(go, began, steady, percent))
         await harness.running("burner")
         await harness.running("service")
         pressure = open_driver(harness.base, NODE).stat_path("burstable", Stat.CPU_PRESSURE)
@@ -166,7 +191,9 @@ async def measure(url: str) -> None:
         for spike in range(spikes):
             await grown(harness)
             await asyncio.sleep(spike * 0.137 % 1.0)
-            taken.append(react(harness, triggers, go, began, harness.number(*QUOTA)))
+            with above_others(harness):
+                taken.append(react(harness, triggers, go, began, harness.number(*QUOTA)))
+        print(f"suppression.spike {percent} % of the node")
         said("reaction", [each.written_ms for each in taken], "100")
         said("kernel", [each.fired_ms for each in taken if each.fired_ms is not None] or [float("nan")])
         said("executor", [each.written_ms - each.fired_ms for each in taken if each.fired_ms is not None] or [float("nan")])

@@ -63,14 +63,15 @@ OF_PODS = {
     *(f"koordlet_container_{name}" for name in ("psi", "cpi", "oom_score_adj", "core_sched_cookie")),
     *(f"koordlet_{name}" for name in ("core_sched_cookie_manage_status", "node_metric_numa_system_usage")),
     *(f"koordlet_resctrl_{name}" for name in ("llc_occupancy", "memory_bandwidth")),
-    *(f"koordlet_collect_node_{name}_info_status" for name in ("cpu", "numa")),
+    *(f"koordlet_collect_node_{name}_info_status" for name in ("cpu", "numa", "local_storage")),
     *(f"koordlet_container_scaled_cfs_{name}_us" for name in ("quota", "burst")),
+    *(f"koordlet_resource_update_duration_milliseconds_{name}" for name in ("bucket", "sum", "count")),
     "koordlet_be_suppress_cpu_cores",
     "koordlet_be_numa_node_memory_bytes",
     *(f"koordlet_node_predicted_resource_{name}" for name in ("reclaimable", "peak")),
 }
-"""Shown where there are pods, host applications, NUMA nodes, caches, collectors, a suppression, a prediction (unit tests of
-node-executor, of metrics-ingest)."""
+"""Shown where there are pods, host applications, NUMA nodes, caches, collectors, a suppression, a written control group, a
+prediction (unit tests of node-executor, of metrics-ingest)."""
 MAX_SERIES = 200
 NOT_BASE_UNITS = re.compile(r"_(ms|milli\w*|microseconds|minutes|hours|kib|mib|gib|kb|mb|percent|pct)(_|$)")
 

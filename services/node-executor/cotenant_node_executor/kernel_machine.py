@@ -173,6 +173,7 @@ class KernelMachine:
             threads=self._threads,
             realtime=self.guard.state,
             core_groups=self._core_groups.shown,
+            writes=self._writer.durations,
             services=self._services.readings,
         )
 

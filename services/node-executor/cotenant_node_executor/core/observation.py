@@ -13,11 +13,13 @@ from cotenant_node_executor.sampling.latency.readings import NO_SERVICES, Servic
 from cotenant_node_executor.sampling.slow.readings import MachineFacts, SlowReadings
 from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.sampling.threads import NO_THREADS, Threads
+from cotenant_node_executor.targets.cgroup.durations import Histogram
 from cotenant_node_executor.targets.disks import Storage
 from cotenant_node_executor.targets.interface import NO_CORE_GROUPS, CoreGroups, Knob
 from cotenant_node_executor.targets.other.realtime import NO_REALTIME, RealtimeState
 
 NO_STORAGE = Storage()
+NO_WRITES: Mapping[tuple[Knob, str], Histogram] = {}
 
 
 class Observation(Value, frozen=True):
@@ -45,6 +47,8 @@ class Observation(Value, frozen=True):
     """Cookies of containers as of the last writes; the same object while nothing changed."""
     strangers: tuple[str, ...] = ()
     """Where kubelet runs the pods: directories and pods that do not match, and what cannot be read."""
+    writes: Mapping[tuple[Knob, str], Histogram] = NO_WRITES
+    """How long writes of control group files took since the start; it grows in place."""
     services: Services = NO_SERVICES
     """The latency that services last reported; the same object until there are newer answers."""
 

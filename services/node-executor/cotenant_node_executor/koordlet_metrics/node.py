@@ -21,6 +21,7 @@ from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
 from cotenant.runtime.figures import Value
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.koordlet_metrics.values import Defined, OfCore, slow_of, snapshot_of, usage
+from cotenant_node_executor.sampling.machine import DISKS
 from cotenant_node_executor.sampling.slow.readings import FACTS, NUMA
 from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
@@ -165,6 +166,7 @@ METRICS: tuple[Defined, ...] = (
     ("cpuset_be_share_pool_info", "Each CPU of the share pools of best-effort work", partial(_pool_members, _best_effort)),
     ("resctrl_llc_occupancy", "Bytes of each last-level cache that a QoS class occupies", _cache_occupancy),
     ("resctrl_memory_bandwidth", "Bytes that a QoS class moved between each cache and memory", _memory_traffic),
+    ("collect_node_local_storage_info_status", "Readings of disks and mounts, by outcome", partial(_collected, DISKS)),
     ("collect_node_cpu_info_status", "Readings of the machine's facts, by outcome", partial(_collected, FACTS)),
     ("collect_node_numa_info_status", "Readings of the NUMA nodes, by outcome", partial(_collected, NUMA)),
 )

@@ -1,4 +1,4 @@
-"""What strategies do, by koordlet's names: suppression, evictions, burst, core scheduling, OOM scores.
+"""What strategies do, by koordlet's names: suppression, evictions, burst, core scheduling, OOM scores; how long writes take.
 
 In: the strategies' figures and values of the last cycle, the evictions, the core-scheduling groups as observed. Out: values
 with their labels. Source: koordlet's metrics (v1.8).
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import accumulate
 
 from cotenant.runtime.figures import Value
 from cotenant_node_executor.core.core import ExecutorCore
@@ -20,7 +21,10 @@ from cotenant_node_executor.strategies.cpu.suppression import strategy as suppre
 from cotenant_node_executor.strategies.memory import evict as memory_evict
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.targets.address import OomScore, OomScoreAttribute
+from cotenant_node_executor.targets.cgroup.durations import BOUNDS_MS
 from cotenant_node_executor.targets.interface import Knob
+
+WRITES = "resource_update_duration_milliseconds"
 
 EVICTION_REASONS = {cpu_evict.NAME: "EvictPodByBECPUSatisfaction", memory_evict.NAME: "EvictPodByNodeMemoryUsage"}
 """By strategy; another one's reason is its name."""
@@ -90,6 +94,21 @@ def _cookies(core: ExecutorCore) -> Iterator[Value]:
         yield 1, {**own, "core_sched_group": held.group, "core_sched_cookie": str(held.cookie)}
 
 
+def _written(part: str, core: ExecutorCore) -> Iterator[Value]:
+    """A part of a histogram: koordlet's has no label of the node."""
+    writes = dict(core.seen.writes) if core.seen is not None else {}
+    for (knob, outcome), found in sorted(writes.items(), key=lambda item: (item[0][0].value, item[0][1])):
+        labels = {"type": knob.value, "status": outcome}
+        if part == "sum":
+            yield found.sum_ms, labels
+        elif part == "count":
+            yield sum(found.counts), labels
+        else:
+            bounds = (*[f"{each:g}" for each in BOUNDS_MS], "+Inf")
+            for bound, count in zip(bounds, accumulate(found.counts), strict=True):
+                yield count, {**labels, "le": bound}
+
+
 def _cookie_outcomes(core: ExecutorCore) -> Iterable[Value]:
     outcomes = core.seen.core_groups.outcomes if core.seen is not None else {}
     for group, outcome in sorted(outcomes.items()):
@@ -108,4 +127,8 @@ METRICS: tuple[Defined, ...] = (
     ("container_oom_score_adj", "OOM score adjustments that annotations state", _oom_scores),
     ("container_core_sched_cookie", "Core-scheduling cookies of containers", _cookies),
     ("core_sched_cookie_manage_status", "Containers put into a core-scheduling group, by outcome", _cookie_outcomes),
+    *[
+        (f"{WRITES}_{part}", "Duration of writes of control group files, by attribute and outcome", partial(_written, part))
+        for part in ("bucket", "sum", "count")
+    ],
 )

@@ -2,23 +2,29 @@
 
 In: the last sample, and the CPU counter of all services together, read every MEASURED_NS: that of the burstable group, or,
 where there are guaranteed pods, the node's subtree without the best-effort group. Out: the sample with the services' CPU as it
-is now, if a span that ends now holds more CPU time than they used in the sample by SPIKE_NS of the whole node, RISE_PERCENT of
-the node being allowed beside it:
+is now, if a span that ends now holds so much more CPU time than they used in the sample that their usual fluctuation does not
+explain it, RISE_PERCENT of the node being allowed beside it:
 
-    max over spans of (used - (sample + RISE_PERCENT of the node) x length)  >=  SPIKE_NS x node
+    used - (sample + RISE_PERCENT of the node) x length  >=  node x min(max(LEAST_NS, DEVIATIONS x s x sqrt(length)), MOST_NS)
 
-So a rise by the whole node is a spike after 5 ms, by half of it after 11 ms, by a fifth after 36 ms; a few requests that
-arrive together are none. The services' usage is that of the span with the largest excess, which begins where the spike began.
-From half of the excess on, the counter is read every CONFIRMED_NS. The system's usage is taken from the sample, memory and
-batch pods too; the rise is divided among the services in proportion. It is for suppression alone: windows and means consist of
-samples.
+s is the standard deviation of their CPU time, as a share of the node and for a length of 1 ns, by the differences between
+successive readings, to which a usage that stays higher or lower adds nothing. It covers readings that no span reaches any
+more (about MEMORY of them, 6 s), so that a rise does not hide itself. While fewer than FIRST are known, it is MOST_NS. A rise
+of steady services by a tenth of the node is thus a spike after 50 ms, by a half after 6 ms; of services with a few large
+requests, by a fifth after 47 ms, by a half after 16 ms.
 
-Source: CUSUM, Page's test for a change of the mean; the spans make it independent of when the sample came.
+The services' usage is that of the span with the largest excess, which begins where the spike began. From half of the excess
+on, the counter is read every CONFIRMED_NS. The system's usage is taken from the sample, memory and batch pods too; the
+rise is divided among the services in proportion. It is for suppression alone: windows and means consist of samples.
+
+Source: CUSUM, Page's test for a change of the mean; the spans make it independent of when the sample came. The variance
+by successive differences is von Neumann's.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from math import sqrt
 
 from msgspec.structs import replace
 
@@ -29,11 +35,40 @@ from cotenant_node_executor.targets.interface import ROOT_GROUP, CgroupDriver, S
 from cotenant_node_executor.targets.parse import parse_cpu_usage_ns
 
 MEASURED_NS, CONFIRMED_NS = 25_000_000, 10_000_000
-RISE_PERCENT = 6
-SPIKE_NS = 5_000_000
+RISE_PERCENT = 5
+LEAST_NS, MOST_NS = 2_500_000, 7_000_000
+DEVIATIONS = 3.5
+MEMORY, FIRST = 256, 40
 MOST_READINGS = 12
 """Spans begin at one of them: the last 0.1 to 0.3 s."""
 BURSTABLE, BESTEFFORT = "burstable", "besteffort"
+
+
+class Fluctuation:
+    """The variance of the services' CPU time for 1 ns: half the mean square of successive differences, then a moving mean."""
+
+    def __init__(self) -> None:
+        self._readings = 0
+        self._variance = 0.0
+        self._last: tuple[float, int] | None = None
+        """CPUs used and length of the last reading."""
+
+    def tell(self, used_ns: int, length_ns: int) -> None:
+        """Take one reading: the CPU time used over this length."""
+        last, self._last = self._last, (used_ns / length_ns, length_ns)
+        if last is None:
+            return
+        difference = used_ns / length_ns - last[0]
+        self._readings = min(self._readings + 1, MEMORY)
+        found = difference * difference / (1 / length_ns + 1 / last[1])
+        self._variance += (found - self._variance) / self._readings
+
+    def spike_ns(self, length_ns: int, capacity_milli: int) -> float:
+        """The excess of CPU time that makes a span of this length a spike."""
+        most, least = (capacity_milli * each / 1000 for each in (MOST_NS, LEAST_NS))
+        if self._readings < FIRST:
+            return most
+        return min(max(least, DEVIATIONS * sqrt(self._variance * length_ns)), most)
 
 
 class Spikes:
@@ -43,7 +78,8 @@ class Spikes:
         self._driver = driver
         self._guaranteed: bool | None = None
         """Whether there are guaranteed pods; None: nothing is measured."""
-        self._readings: deque[CumulativeCounter] = deque(maxlen=MOST_READINGS)
+        self._readings: deque[CumulativeCounter] = deque()
+        self._fluctuation = Fluctuation()
         self.due_ns: int | None = None
         """When the counter is to be read; None: it is not."""
 
@@ -52,14 +88,14 @@ class Spikes:
         guaranteed = any("/" not in pod.usage.group for pod in sample.pods.values())
         if guaranteed != self._guaranteed:
             self._guaranteed = guaranteed
-            self._readings.clear()
+            self._forget()
         if self.due_ns is None:
             self.due_ns = sample.monotonic_ns
 
     def stop(self) -> None:
         """Measure nothing."""
         self._guaranteed, self.due_ns = None, None
-        self._readings.clear()
+        self._forget()
 
     def read(self, sample: UsageSnapshot, now_ns: int) -> None:
         """Read the counter; if it cannot be read, or went backwards, start over."""
@@ -68,6 +104,7 @@ class Spikes:
             readings.clear()
         if counter is not None:
             readings.append(counter)
+            self._leave()
         _, excess_percent = self._largest(sample)
         self.due_ns = now_ns + (CONFIRMED_NS if excess_percent >= 50 else MEASURED_NS)
 
@@ -80,18 +117,33 @@ class Spikes:
         return with_services(sample, milli, now_ns) if milli is not None else None
 
     def _largest(self, sample: UsageSnapshot) -> tuple[CumulativeCounter | None, int]:
-        """Where the span with the largest excess begins, and its excess in percent of a spike's."""
-        began, largest = None, 0
-        if len(self._readings) < 2:
-            return began, largest
+        """Where the span with the largest excess begins, relative to a spike's of this length, and this in percent."""
+        began, largest = None, 0.0
         capacity = sample.node.cpu_capacity_milli
+        if len(self._readings) < 2 or not capacity:
+            return began, 0
         allowed = _services_milli(sample) + capacity * RISE_PERCENT // 100
         last = self._readings[-1]
         for reading in self._readings:
-            excess = (last.value - reading.value) * 1000 - allowed * (last.at_ns - reading.at_ns)
-            if excess > largest:
-                began, largest = reading, excess
-        return began, largest * 100 // (capacity * SPIKE_NS) if capacity else 0
+            length = last.at_ns - reading.at_ns
+            excess = last.value - reading.value - allowed * length / 1000
+            if excess > 0 and (relative := excess / self._fluctuation.spike_ns(length, capacity)) > largest:
+                began, largest = reading, relative
+        return began, int(largest * 100)
+
+    def _leave(self) -> None:
+        """Drop the reading at which no span begins any more; what was used after it counts for the fluctuation."""
+        readings = self._readings
+        if len(readings) <= MOST_READINGS:
+            return
+        first = readings.popleft()
+        length = readings[0].at_ns - first.at_ns
+        if length > 0:
+            self._fluctuation.tell(readings[0].value - first.value, length)
+
+    def _forget(self) -> None:
+        self._readings.clear()
+        self._fluctuation = Fluctuation()
 
     def _count(self, now_ns: int) -> CumulativeCounter | None:
         if not self._guaranteed:

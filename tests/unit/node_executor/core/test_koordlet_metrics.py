@@ -12,6 +12,7 @@ from cotenant.events.node.topology import LogicalCPU, MachineTopology
 from cotenant.events.placements import PlacementPhase
 from cotenant.model.subjects import resources_subject
 from cotenant_node_executor.koordlet_metrics.registry import METRICS
+from cotenant_node_executor.sampling.machine import DISKS
 from cotenant_node_executor.sampling.slow.readings import (
     FACTS,
     NUMA,
@@ -25,7 +26,8 @@ from cotenant_node_executor.sampling.slow.readings import (
 )
 from cotenant_node_executor.sampling.snapshot import GroupUsage, PressureSet
 from cotenant_node_executor.strategies.strategy import Evict
-from cotenant_node_executor.targets.interface import CookieOutcome, CoreGroups, HeldCookie
+from cotenant_node_executor.targets.cgroup.durations import SUCCEEDED, Histogram
+from cotenant_node_executor.targets.interface import CookieOutcome, CoreGroups, HeldCookie, Knob
 from cotenant_node_executor.targets.psi import PressureLine, PsiStats
 from tests.unit.node_executor.builders_node_executor import GIB, NODE, Bench, batch, pod, service, snapshot
 
@@ -257,7 +259,23 @@ def test_an_idle_machine_divides_no_cpu_among_its_numa_nodes() -> None:
 
 def test_readings_of_the_machine_are_counted_by_outcome() -> None:
     bench = node()
-    bench.look(1, slow=SlowReadings(collected={FACTS: Collected(3, 1), NUMA: Collected(9)}))
+    bench.look(1, slow=SlowReadings(collected={FACTS: Collected(3, 1), NUMA: Collected(9), DISKS: Collected(1, 2)}))
     succeeded, failed = labelled(status="succeeded"), labelled(status="failed")
     assert shown(bench, "collect_node_cpu_info_status") == {succeeded: 3, failed: 1}
     assert shown(bench, "collect_node_numa_info_status") == {succeeded: 9, failed: 0}
+    assert shown(bench, "collect_node_local_storage_info_status") == {succeeded: 1, failed: 2}
+
+
+def test_how_long_writes_took_is_a_histogram_by_attribute_and_outcome() -> None:
+    bench = node()
+    histogram = Histogram([3, 0, 2, 0, 0, 0, 0, 0, 1], 200.5)
+    seen = bench.core.seen
+    assert seen is not None
+    bench.core.seen = replace(seen, writes={(Knob.CPU_QUOTA, SUCCEEDED): histogram})
+    own = {"type": "cpu.cfs_quota_us", "status": "succeeded"}
+    assert shown(bench, "resource_update_duration_milliseconds_sum") == {labelled(**own): 200.5}
+    assert shown(bench, "resource_update_duration_milliseconds_count") == {labelled(**own): 6}
+    found = shown(bench, "resource_update_duration_milliseconds_bucket")
+    counts = {bound: found[labelled(**own, le=bound)] for bound in ("0.01", "0.04", "0.16", "163.84", "+Inf")}
+    assert counts == {"0.01": 3, "0.04": 3, "0.16": 5, "163.84": 5, "+Inf": 6}
+    assert len(found) == 9

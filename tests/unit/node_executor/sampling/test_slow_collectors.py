@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from cotenant.events.node.topology import MachineTopology
 from cotenant_node_executor.sampling.given import GivenMachine
 from cotenant_node_executor.sampling.idle_pages import IDLE_STATS, hot_bytes, parse_idle_page_stats
-from cotenant_node_executor.sampling.machine import MachineReader
+from cotenant_node_executor.sampling.machine import DISKS, MachineReader
 from cotenant_node_executor.sampling.slow import stalls
 from cotenant_node_executor.sampling.slow.cold_memory import ByPageIdle, by_group, open_cold_memory
 from cotenant_node_executor.sampling.slow.collectors import SlowCollectors
@@ -348,7 +348,7 @@ def test_collectors_run_on_their_own_intervals_and_say_once_what_is_missing(driv
     collectors.round(Asked(cold_memory=True), 115.0)
     assert [(each.node, each.cpu_milli, each.memory_bytes) for each in collectors.readings.numa] == [(0, 500, 60 * 1024)]
     assert collectors.facts is facts, "what does not change stays the same object"
-    assert collectors.readings.collected == {FACTS: Collected(2), NUMA: Collected(2)}
+    assert collectors.readings.collected == {FACTS: Collected(2), DISKS: Collected(2), NUMA: Collected(2)}
     collectors.close()
 
 

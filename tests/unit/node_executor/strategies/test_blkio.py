@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from cotenant.api.objects.pod import decode_pod
 from cotenant.events.node.resources import NodeSLORendered
-from cotenant_node_executor.strategies.disk.blkio import STRATEGY, decide, volumes_of
+from cotenant_node_executor.strategies.disk.blkio import STRATEGY, claims_of, decide, volumes_of
 from cotenant_node_executor.strategies.disk.blkio_plan import IOConfig, Level, blkio_plan, listed, v2_plan
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Input, NodePolicy, StrategyDecision
@@ -283,6 +283,41 @@ def test_a_pods_csi_volume_is_found_by_where_it_is_mounted() -> None:
     decision = decide(replace(there(slo(), asked), storage=storage), decide(there(slo()), None).memory)
     assert decision.problems == ()
     assert texts(decision, "besteffort/poduid-a")["blkio.throttle.read_iops_device"] == "8:16 9"
+
+
+CSI = "/var/lib/kubelet/pods/uid-a/volumes/kubernetes.io~csi/{}/mount"
+CLAIM = {"name": "data", "persistentVolumeClaim": {"claimName": "c"}}
+INLINE = {"name": "fast", "csi": {"driver": "d"}}
+
+
+def test_the_claim_of_a_pod_is_bounded_on_the_disk_of_its_persistent_volume() -> None:
+    storage = replace(STORAGE, mounts={CSI.format("pv-1"): "/dev/sdb", CSI.format("fast"): "/dev/sda"})
+    text = msgspec.json.encode({"blocks": [{"name": "data", "type": "podvolume", "ioCfg": {"readIOPS": 9}}]}).decode()
+    asked = batch("a", annotations={ANNOTATION: text}, volumes=[CLAIM, INLINE])
+    decision = decide(replace(there(slo(), asked), storage=storage), decide(there(slo()), None).memory)
+    assert decision.problems == ()
+    assert texts(decision, "besteffort/poduid-a")["blkio.throttle.read_iops_device"] == "8:16 9"
+
+
+@pytest.mark.parametrize(
+    ("volumes", "mounts", "found"),
+    [
+        ([CLAIM], [CSI.format("pv-1")], {"c": "pv-1"}),
+        ([CLAIM, {**CLAIM, "name": "again"}], [CSI.format("pv-1")], {"c": "pv-1"}),
+        ([CLAIM, INLINE], [CSI.format("fast"), CSI.format("pv-1"), "/mnt"], {"c": "pv-1"}),
+        ([CLAIM], [], {}),
+        ([CLAIM], [CSI.format("pv-1").replace("uid-a", "uid-b"), CSI.format("pv-1") + "/deeper", CSI.format("pv-1")[:-6]], {}),
+        ([CLAIM], [CSI.format("pv-1"), CSI.format("pv-2")], {}),
+        ([CLAIM, {"name": "b", "persistentVolumeClaim": {"claimName": "other"}}], [CSI.format("pv-1")], {}),
+        ([CLAIM, {"name": "scratch", "ephemeral": {}}], [CSI.format("pv-1")], {}),
+        ([INLINE], [CSI.format("fast")], {}),
+    ],
+)
+def test_a_claim_is_known_by_its_folder_only_where_it_can_be_no_other(
+    volumes: list[dict[str, object]], mounts: list[str], found: dict[str, str]
+) -> None:
+    pod = decode_pod(msgspec.json.encode(pod_document("a", uid="uid-a", volumes=volumes)))
+    assert claims_of(pod, mounts) == found
 
 
 def test_pods_matter_where_the_kernel_has_any_of_the_files() -> None:

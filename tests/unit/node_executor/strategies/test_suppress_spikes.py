@@ -55,10 +55,10 @@ def test_a_measured_rise_goes_to_the_services_and_to_the_node_and_to_nothing_els
     assert spike.system == before.system
 
 
-def test_a_rise_of_less_than_six_percent_of_the_node_is_none() -> None:
+def test_a_rise_of_less_than_five_percent_of_the_node_is_none() -> None:
     before = sample(10, 500)
-    assert with_services(before, 979, 0) is None
-    assert with_services(before, 980, 0) is not None
+    assert with_services(before, 899, 0) is None
+    assert with_services(before, 900, 0) is not None
     assert with_services(before, 100, 0) is None
 
 

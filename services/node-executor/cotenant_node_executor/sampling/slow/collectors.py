@@ -22,7 +22,7 @@ from typing import TypeVar
 
 import msgspec
 
-from cotenant_node_executor.sampling.machine import MachineReader
+from cotenant_node_executor.sampling.machine import DISKS, MachineReader
 from cotenant_node_executor.sampling.slow import cpi, numa, resctrl, stalls
 from cotenant_node_executor.sampling.slow.cold_memory import NO_WAY, Method, cold_memory_ways, open_cold_memory
 from cotenant_node_executor.sampling.slow.readings import (
@@ -121,7 +121,7 @@ class SlowCollectors:
         self.readings = msgspec.structs.replace(self.readings, **changes)
 
     def _count_outcome(self, name: str, *, succeeded: bool) -> None:
-        if name == FACTS or (name == NUMA and self._numa is not None):
+        if name in {FACTS, DISKS} or (name == NUMA and self._numa is not None):
             before = self.readings.collected.get(name, Collected())
             now = Collected(before.succeeded + succeeded, before.failed + (not succeeded))
             self._publish(collected={**self.readings.collected, name: now})
@@ -143,6 +143,7 @@ class SlowCollectors:
 
     def _read_facts(self, _: Asked, __: float) -> float:
         topology, state = self._reader.read()
+        self._count_outcome(DISKS, succeeded=DISKS not in topology.unavailable)
         topology = msgspec.structs.replace(topology, unavailable={**topology.unavailable, **self._unavailable})
         facts = MachineFacts(topology, state)
         if facts != self.facts:

@@ -12,6 +12,7 @@ Source: blkio, koordlet rule.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
@@ -21,12 +22,14 @@ from cotenant.domain.qos import QoSClass
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.strategies.disk.blkio_plan import (
+    MOUNT,
     BlkioPlan,
     Block,
     Level,
     PodVolumes,
     blkio_plan,
     configured,
+    csi_folder,
     listed,
     v2_plan,
 )
@@ -130,17 +133,42 @@ def pod_blocks(pod: Pod) -> PodBlocks:
 def volumes_of(pod: Pod, claims: Mapping[str, str]) -> PodVolumes:
     """Return a pod's volumes on disks: for a claim the folder of its persistent volume, for a CSI volume its own name."""
     folders: dict[str, str] = {}
-    for raw in pod.spec.volumes:
-        try:
-            volume = msgspec.json.decode(raw, type=_Volume)
-        except msgspec.MsgspecError:
-            continue
+    for volume in _volumes(pod):
         claim = volume.persistent_volume_claim.claim_name if volume.persistent_volume_claim is not None else ""
         if claim in claims:
             folders[volume.name] = claims[claim]
         elif volume.csi is not None:
             folders[volume.name] = volume.name
     return PodVolumes(pod.metadata.uid, folders)
+
+
+def claims_of(pod: Pod, mounts: Iterable[str]) -> dict[str, str]:
+    """Return the folder of a pod's claim, which has its persistent volume's name, by the claim's name.
+
+    A pod with one claim has one folder of CSI beside those of its own CSI volumes. With several claims, or claims that come
+    and go with the pod, nothing on this machine states which folder is whose: none is returned.
+    """
+    volumes = _volumes(pod)
+    claims = {each.persistent_volume_claim.claim_name for each in volumes if each.persistent_volume_claim is not None}
+    own = {each.name for each in volumes if each.csi is not None}
+    folders: set[str] = set()
+    for path in mounts:
+        folder, _, last = path.rpartition("/")
+        parent, _, name = folder.rpartition("/")
+        if last == MOUNT and parent == csi_folder(pod.metadata.uid) and name not in own:
+            folders.add(name)
+    if len(claims) != 1 or len(folders) != 1 or any(each.ephemeral is not None for each in volumes):
+        return {}
+    return {claims.pop(): folders.pop()}
+
+
+def _volumes(pod: Pod) -> list[_Volume]:
+    """The volumes that can be read."""
+    found: list[_Volume] = []
+    for raw in pod.spec.volumes:
+        with suppress(msgspec.MsgspecError):
+            found.append(msgspec.json.decode(raw, type=_Volume))
+    return found
 
 
 class _Claim(Struct, frozen=True, rename="camel"):
@@ -151,6 +179,7 @@ class _Volume(Struct, frozen=True, rename="camel"):
     name: str = ""
     persistent_volume_claim: _Claim | None = None
     csi: dict[str, object] | None = None
+    ephemeral: dict[str, object] | None = None
 
 
 class _Levels:
@@ -165,6 +194,11 @@ class _Levels:
         self.values: dict[Place, tuple[Desired, ...]] = {}
         self.texts: dict[str, Texts] = {}
         self.problems: list[str] = []
+
+    @property
+    def mounts(self) -> Iterable[str]:
+        """The mount points of this machine."""
+        return self._situation.storage.mounts
 
     def add(self, level: Level, group: str, blocks: Iterable[Block] | None, where: str, pod: PodVolumes | None = None) -> None:
         """Add a level's lines; without blocks (None) only earlier ones are reset."""
@@ -215,7 +249,8 @@ def _add_pod(levels: _Levels, pod: PodView) -> None:
     if asked.problem:
         levels.problems.append(f"pod {pod.namespace}/{pod.name}: {asked.problem}")
     blocks = asked.blocks if pod.qos is not QoSClass.NONE else None
-    levels.add(Level.POD, pod.group, blocks, where, volumes_of(pod.manifest, {}) if blocks else None)
+    volumes = volumes_of(pod.manifest, claims_of(pod.manifest, levels.mounts)) if blocks else None
+    levels.add(Level.POD, pod.group, blocks, where, volumes)
 
 
 @by_identity

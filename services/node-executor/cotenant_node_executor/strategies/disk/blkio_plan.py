@@ -30,7 +30,8 @@ Lines = Mapping[str, Mapping[Knob, str]]
 LATENCY_US = 3000
 LATENCY_PERCENT = 95
 DEFAULT_WEIGHT = 100
-CSI_MOUNT = "{root}/pods/{uid}/volumes/kubernetes.io~csi/{name}/mount"
+MOUNT = "mount"
+"""The mount point of a CSI volume, in its folder."""
 KUBELET_ROOT = "/var/lib/kubelet"
 _LISTED = re.compile(r"[0-9]+:[0-9]+")
 
@@ -86,6 +87,11 @@ class BlkioPlan(Struct, frozen=True):
     reset_lines: Lines
 
 
+def csi_folder(uid: str) -> str:
+    """Return kubelet's directory of a pod's CSI volumes."""
+    return f"{KUBELET_ROOT}/pods/{uid}/volumes/kubernetes.io~csi"
+
+
 def disk_of(block: Block, storage: Storage, pod: PodVolumes | None = None) -> str:
     """Return the number of the block's disk. Raises UnknownDiskError."""
     match block.type:
@@ -97,7 +103,7 @@ def disk_of(block: Block, storage: Storage, pod: PodVolumes | None = None) -> st
             folder = pod.folders.get(block.name)
             if folder is None:
                 raise UnknownDiskError(f"the pod has no volume {block.name!r} on a disk")
-            return storage.of_mount(CSI_MOUNT.format(root=KUBELET_ROOT, uid=pod.uid, name=folder))
+            return storage.of_mount(f"{csi_folder(pod.uid)}/{folder}/{MOUNT}")
     raise UnknownDiskError(f"block {block.name!r} of type {block.type!r}: expected device, volumegroup or, of a pod, podvolume")
 
 

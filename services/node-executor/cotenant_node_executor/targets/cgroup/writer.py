@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from cotenant_node_executor.targets.cgroup.durations import FAILED, SUCCEEDED, Histogram, WriteDurations
 from cotenant_node_executor.targets.cgroup.files import check_value, holds
 from cotenant_node_executor.targets.cgroup.levels import FileChange, plan
 from cotenant_node_executor.targets.interface import (
@@ -82,6 +83,8 @@ class Writer:
         self._clock_ns = clock_ns
         self._confirmed: dict[Key, _Confirmed] = {}
         self._known_refusals: dict[Key, RefusedValue] = {}
+        self.durations: WriteDurations = {}
+        """Of all writes since the start."""
 
     def apply(self, values: Mapping[Key, str]) -> WriteReport:
         """Write the values. Never raises for a single file; a missing group, or a knob that this kernel lacks, is skipped."""
@@ -154,13 +157,17 @@ class Writer:
             key = (step.group, step.knob)
             if key in failed:
                 continue
+            began, outcome = self._clock_ns(), FAILED
             try:
                 self._driver.write(step.group, step.knob, step.value)
                 touched.add(key)
+                outcome = SUCCEEDED
             except (OSError, InvalidValueError) as error:
                 failed.add(key)
                 self._confirmed.pop(key, None)
                 self._refuse(cycle, key, step.value, error)
+            milliseconds = (self._clock_ns() - began) / 1e6
+            self.durations.setdefault((step.knob, outcome), Histogram()).add(milliseconds)
         for change in cycle.changes:
             if (change.group, change.knob) in touched:
                 self._read_back(cycle, change, now)
