@@ -13,10 +13,12 @@ from pathlib import Path
 
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
+from cotenant.events.commits import LogDeclared
 from cotenant.events.envelope import Event
 from cotenant.log.contract import HISTORY
 from cotenant.log.nats.jetstream import API_ERRORS, PassingError
 from cotenant.log.nats.log import NatsLog, connect
+from cotenant.log.nats.lookups import is_of
 from cotenant.log.nats.reader import NatsReader
 from cotenant_console.nats_access.finding import access_of, keys_folder
 from cotenant_console.nats_access.keys import prepared_keys
@@ -98,7 +100,8 @@ async def _from_start(log: NatsLog) -> tuple[NatsReader, int] | None:
 
 
 async def history(log: NatsLog) -> list[Event]:
-    """All of HISTORY up to its present end, by LOG sequence, each event once."""
+    """All of HISTORY up to its present end, by LOG sequence, each event once. Where LOG's identity follows messages with higher
+    sequences, HISTORY copied LOG again from its start: what is older than that LOG belongs to another one."""
     opened_reader = await _from_start(log)
     if opened_reader is None:
         return []
@@ -110,6 +113,8 @@ async def history(log: NatsLog) -> list[Event]:
         while True:
             events = await reader.pull(PULL_LIMIT, SILENT_SECONDS)
             for event in events:
+                if isinstance(event.data, LogDeclared) and found and event.sequence <= max(found):
+                    found = {key: each for key, each in found.items() if is_of(each, event.data.created)}
                 found[event.sequence] = event
             if not events or reader.position >= end or len(found) >= MAX_EVENTS:
                 break
