@@ -156,7 +156,9 @@ async def test_after_the_loss_of_log_its_successors_messages_are_found_and_none_
     assert isinstance(found, Event)
     assert isinstance(found.data, NodeResources)
     assert found.data.batch_cpu_milli == 100_000
-    assert await log.find(f"LOG:{VERSIONS - 2}") == Lost("no longer kept in LOG, and missing in HISTORY"), "it is the former one's"
+    assert await log.find(f"LOG:{VERSIONS - 2}") == Lost("no longer kept in LOG, and missing in HISTORY"), (
+        "it is the former one's"
+    )
     assert {event.data.batch_cpu_milli for event in await history(log) if isinstance(event.data, NodeResources)} == {
         100_000 + cpu for cpu in range(VERSIONS - 10)
     }
