@@ -10,7 +10,7 @@ import pytest
 
 from cotenant.engine.commit import Identity
 from cotenant.engine.load import Load
-from cotenant.events.commits import ServiceStarted
+from cotenant.events.commits import LogDeclared, ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.node.metrics import NodeMetricComputed
 from cotenant.events.node.predictions import PredictionState
@@ -18,6 +18,7 @@ from cotenant.events.node.resources import NodeResources
 from cotenant.log.contract import HISTORY, KEEP_PER_SUBJECT, LOG, MARKER_TTL_SECONDS, Stored, Write
 from cotenant.log.nats.log import NatsLog, connect, read_all
 from cotenant.log.nats.lookups import Lost
+from cotenant.model.subjects import LOG_IDENTITY
 from cotenant_console.recorded import history
 from tests.nats_server import NatsServer
 
@@ -159,6 +160,10 @@ async def test_after_the_loss_of_log_its_successors_messages_are_found_and_none_
     assert await log.find(f"LOG:{VERSIONS - 2}") == Lost("no longer kept in LOG, and missing in HISTORY"), (
         "it is the former one's"
     )
+    identity = LogDeclared(created=datetime.now(UTC).isoformat())
+    declared = Event(subject=LOG_IDENTITY, data=identity, id="streams/restored", source="/x", time=datetime.now(UTC))
+    assert isinstance(await log.append([Write(event=declared)]), Stored)
+    await until_history_has(log, copied + VERSIONS - 8)
     assert {event.data.batch_cpu_milli for event in await history(log) if isinstance(event.data, NodeResources)} == {
         100_000 + cpu for cpu in range(VERSIONS - 10)
     }

@@ -100,22 +100,24 @@ async def _from_start(log: NatsLog) -> tuple[NatsReader, int] | None:
 
 
 async def history(log: NatsLog) -> list[Event]:
-    """All of HISTORY up to its present end, by LOG sequence, each event once. Where LOG's identity follows messages with higher
-    sequences, HISTORY copied LOG again from its start: what is older than that LOG belongs to another one."""
+    """All of HISTORY up to its present end, by LOG sequence, each event once. Where LOG's identity follows a message with a
+    higher sequence, HISTORY copied LOG again from its start: what is older than that LOG belongs to another one."""
     opened_reader = await _from_start(log)
     if opened_reader is None:
         return []
     reader, end = opened_reader
     found: dict[int, Event] = {}
+    last = 0
     reader.loaded()
     reader.max_behind = 0
     try:
         while True:
             events = await reader.pull(PULL_LIMIT, SILENT_SECONDS)
             for event in events:
-                if isinstance(event.data, LogDeclared) and found and event.sequence <= max(found):
+                if event.sequence <= last and isinstance(event.data, LogDeclared):
                     found = {key: each for key, each in found.items() if is_of(each, event.data.created)}
-                found[event.sequence] = event
+                last = event.sequence
+                found[last] = event
             if not events or reader.position >= end or len(found) >= MAX_EVENTS:
                 break
     finally:
