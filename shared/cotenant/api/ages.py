@@ -7,17 +7,18 @@ from datetime import datetime
 from cotenant.api.times import parse_rfc3339
 
 
-def human_duration(seconds: int) -> str:
-    """Return at most two units: 59s, 2m5s, 10m, 3h7m, 2d4h, 45d, 3y12d."""
-    if seconds < -1:
+def human_duration(seconds: float) -> str:
+    """Return at most two units, truncated to whole seconds: 59s, 2m5s, 10m, 3h7m, 2d4h, 45d, 3y12d."""
+    whole = int(seconds)
+    if whole < -1:
         return "<invalid>"
-    if seconds < 0:
+    if whole < 0:
         return "0s"
-    if seconds < 120:
-        return f"{seconds}s"
-    minutes = seconds // 60
+    if whole < 120:
+        return f"{whole}s"
+    minutes = whole // 60
     if minutes < 10:
-        return f"{minutes}m{seconds % 60}s" if seconds % 60 else f"{minutes}m"
+        return f"{minutes}m{whole % 60}s" if whole % 60 else f"{minutes}m"
     if minutes < 180:
         return f"{minutes}m"
     hours = minutes // 60
@@ -39,4 +40,4 @@ def human_duration(seconds: int) -> str:
 def age(timestamp: str | None, now: datetime) -> str:
     """Return the age of an RFC 3339 time, `<unknown>` where there is none."""
     time = parse_rfc3339(timestamp)
-    return "<unknown>" if time is None else human_duration(int((now - time).total_seconds()))
+    return "<unknown>" if time is None else human_duration((now - time).total_seconds())

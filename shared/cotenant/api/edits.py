@@ -15,15 +15,7 @@ from cotenant.model.bounds import saturated_seconds
 
 def with_metadata(document: msgspec.Raw, changes: Mapping[str, object | None]) -> msgspec.Raw:
     """Return the document with members of metadata set, or removed where the value is None."""
-    top = members(document)
-    metadata = member_object(top, "metadata")
-    for name, value in changes.items():
-        if value is None:
-            metadata.pop(name, None)
-        else:
-            metadata[name] = raw(value)
-    top["metadata"] = raw(metadata)
-    return raw(top)
+    return _with_members(document, "metadata", changes)
 
 
 def with_annotation(document: msgspec.Raw, key: str, value: str) -> msgspec.Raw:
@@ -39,14 +31,18 @@ def with_annotation(document: msgspec.Raw, key: str, value: str) -> msgspec.Raw:
 
 def with_status(document: msgspec.Raw, changes: Mapping[str, object | None]) -> msgspec.Raw:
     """Return the document with members of status set, or removed where the value is None."""
+    return _with_members(document, "status", changes)
+
+
+def _with_members(document: msgspec.Raw, of: str, changes: Mapping[str, object | None]) -> msgspec.Raw:
     top = members(document)
-    status = member_object(top, "status")
+    changed = member_object(top, of)
     for name, value in changes.items():
         if value is None:
-            status.pop(name, None)
+            changed.pop(name, None)
         else:
-            status[name] = raw(value)
-    top["status"] = raw(status)
+            changed[name] = raw(value)
+    top[of] = raw(changed)
     return raw(top)
 
 

@@ -16,6 +16,7 @@ from cotenant.api.objects.metadata import AnyObject, Headed, ObjectMeta
 from cotenant.api.objects.pod import Pod
 from cotenant.api.overlay import NO_OVERLAY, Overlay, composed_document
 from cotenant.events.envelope import Event
+from cotenant.model.values import Value
 
 SNAPSHOT_BYTES = 512
 PART_BYTES = 256
@@ -23,7 +24,7 @@ PART_BYTES = 256
 _HEAD = msgspec.json.Decoder(AnyObject)
 
 
-class Address(msgspec.Struct, frozen=True, gc=False):
+class Address(Value, frozen=True):
     """The address of an API object."""
 
     kind: Kind
@@ -31,7 +32,7 @@ class Address(msgspec.Struct, frozen=True, gc=False):
     name: str
 
 
-class StoredObject(msgspec.Struct, frozen=True, gc=False):
+class StoredObject(Value, frozen=True):
     """The object's own document as the log holds it, with its metadata decoded; for some kinds also the typed view."""
 
     raw: msgspec.Raw

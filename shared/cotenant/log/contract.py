@@ -15,6 +15,7 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from cotenant.events.envelope import Event, Payload, PayloadView
+from cotenant.model.values import Value
 
 LOG = "LOG"
 HISTORY = "HISTORY"
@@ -66,7 +67,7 @@ def replaces(earlier: datetime | None, now: datetime) -> bool:
     return earlier is not None and now - earlier >= REPLACED_AFTER
 
 
-class Write(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Write(Value, frozen=True, kw_only=True):
     """One message to store. `expected`: the last sequence that its subject must have (0: none), or None for no expectation.
 
     `message_id`: if its expectation holds and the stream still has a message of that id, on any subject, it counts as a
@@ -78,7 +79,7 @@ class Write(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     message_id: str = ""
 
 
-class Stored(msgspec.Struct, frozen=True, gc=False):
+class Stored(Value, frozen=True):
     """The batch is on the log, contiguous: `first` .. `last`. `duplicate`: it was stored before under the same id."""
 
     first: int

@@ -6,14 +6,13 @@ restarts. One seed gives one history.
 """
 
 from cotenant.simulation.garbage import collecting_rarely
-from cotenant.simulation.links import EPOCH, NetworkLink
+from cotenant.simulation.links import NetworkLink
 from cotenant.simulation.service import Death, ServiceParticipant
 from cotenant.simulation.streams import Streams
 from cotenant.simulation.subscriptions import SimulationError
 from cotenant.simulation.world import HOP, START, TICK, Participant, World
 
 __all__ = [
-    "EPOCH",
     "HOP",
     "START",
     "TICK",

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from random import Random
 
 from cotenant.events.envelope import Event
 from cotenant.log.contract import Head, NoAnswer, Reader, Refused, Stored, Write
 from cotenant.log.memory import MemoryStream
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+from cotenant.model.times import EPOCH
 
 
 class NetworkLink:

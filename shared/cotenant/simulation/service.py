@@ -21,7 +21,7 @@ from cotenant.engine.cycle import Cycle
 from cotenant.engine.definition import ServiceDefinition
 from cotenant.events.envelope import Event
 from cotenant.log.contract import MAX_BEHIND, NoAnswer, Refused, Stored, Write
-from cotenant.simulation.links import EPOCH
+from cotenant.model.times import EPOCH
 from cotenant.simulation.world import HOP, TICK, World
 
 

@@ -16,7 +16,8 @@ from typing import Generic, Protocol, TypeVar
 from cotenant.events.envelope import Event
 from cotenant.log.contract import LOG
 from cotenant.log.memory import MemoryStream
-from cotenant.simulation.links import EPOCH, NetworkLink
+from cotenant.model.times import EPOCH
+from cotenant.simulation.links import NetworkLink
 
 MAX_INBOX = 1_000_000
 MAX_REDELIVERED = 1_000

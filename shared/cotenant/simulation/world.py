@@ -24,7 +24,8 @@ import msgspec
 from cotenant.events.envelope import Event
 from cotenant.log.contract import LOG, USAGE, NoAnswer, Refused, Stored, Write
 from cotenant.log.storing import find_out
-from cotenant.simulation.links import EPOCH, LinkedLog, NetworkLink
+from cotenant.model.times import EPOCH
+from cotenant.simulation.links import LinkedLog, NetworkLink
 from cotenant.simulation.routes import Routes
 from cotenant.simulation.streams import new_streams
 from cotenant.simulation.subscriptions import MAX_INBOX, SimulationError, Subscriber, Subscription

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cotenant_console.ages import age, human_duration
+from cotenant.api.ages import age, human_duration
 from cotenant_console.api.client import Document, StatusError, error_from
 from cotenant_console.tables import Table, table_from
 

@@ -12,15 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-import msgspec
-
 from cotenant.model.names import CPU, MEMORY
 from cotenant.model.quantities import multiply_milli, multiply_value
+from cotenant.model.values import Value
 
 THOUSANDTHS = 1000
 
 
-class Amounts(msgspec.Struct, frozen=True, gc=False):
+class Amounts(Value, frozen=True):
     """CPU in milli-CPUs and memory in bytes (thousandths of a byte at zone level)."""
 
     cpu: int = 0

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 
 import click
 
+from cotenant.api.ages import age
 from cotenant.api.kinds import Kind
 from cotenant.kinds.events import EVENTS
-from cotenant_console.ages import age
 from cotenant_console.api.client import Client, Document, Json, list_at, mapping_at, text_at
 from cotenant_console.api.connection import with_client, with_namespace
 from cotenant_console.api.resolve import resolve_targets

@@ -18,6 +18,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from cotenant.api.ages import age, human_duration
 from cotenant.api.objects.pod import Pod
 from cotenant.api.objects.pod_group import PodGroup
 from cotenant.api.objects.pod_resources import pod_requests
@@ -25,7 +26,6 @@ from cotenant.domain.gangs import GangError, GangSpec, gang_id, gang_name, of_po
 from cotenant.domain.quota.names import DEFAULT, LABEL_QUOTA
 from cotenant.model.amounts import Amounts, add_to
 from cotenant.model.quantities import QuantityError
-from cotenant_console.ages import age, human_duration
 from cotenant_console.api.client import Document, list_at, mapping_at, text_at, value_at
 from cotenant_console.commands.quota_tree import Drawn, drawn
 from cotenant_console.tables import Table

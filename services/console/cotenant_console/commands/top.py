@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 
 import click
 
+from cotenant.api.ages import age
 from cotenant.api.kinds import Kind
 from cotenant.kinds.koordinator.node_metrics import NODE_METRICS
 from cotenant.kinds.nodes import NODES
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY
 from cotenant.model.quantities import QuantityError, parse_milli, parse_value
-from cotenant_console.ages import age
 from cotenant_console.api.client import Client, Json, list_at, text_at, value_at
 from cotenant_console.api.connection import with_client, with_namespace
 from cotenant_console.tables import Table

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-import msgspec
-
 from cotenant.events.envelope import Event, Payload
 from cotenant.log.contract import LOG, ending
+from cotenant.model.values import Value
 
 T = TypeVar("T")
 P = TypeVar("P", bound=Payload)
 
 
-class Known(msgspec.Struct, Generic[T], frozen=True, gc=False):
+class Known(Value, Generic[T], frozen=True):
     """See the module."""
 
     value: T

@@ -15,11 +15,12 @@ from cotenant.domain.qos import kube_qos, priority_default
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
 from cotenant.model.tiers import PriorityClass
+from cotenant.model.values import Value
 from cotenant_descheduler_arbiter.state.facts import controller_of
 from cotenant_descheduler_arbiter.state.known import Known
 
 
-class StoredPod(msgspec.Struct, frozen=True, gc=False):
+class StoredPod(Value, frozen=True):
     """A pod object with its effective requests, as (resource, amount)."""
 
     pod: Pod

@@ -26,7 +26,6 @@ from cotenant.kinds.pods import PODS
 from cotenant.log.plans import Plan, PlannedWrite
 from cotenant_gateway.planning.endings import MAX_PLANS
 from cotenant_gateway.read_model.core import GatewayCore
-from cotenant_gateway.read_model.pod_ends import ENDED_FOR_GOOD
 from cotenant_gateway.read_model.slots import Slot
 
 KEPT = timedelta(minutes=10)
@@ -79,7 +78,7 @@ def _left(left: dict[str, Slot]) -> Iterator[Plan]:
 
 def _is_needed(slot: Slot, run: RunStatus) -> bool:
     stored = slot.stored
-    if stored is not None and stored.meta.uid == run.uid and run.phase in ENDED_FOR_GOOD:
+    if stored is not None and stored.meta.uid == run.uid and run.phase.final:
         return True
     return _is_placed(slot, run)
 

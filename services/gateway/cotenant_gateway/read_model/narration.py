@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from cotenant.api.overlay import Overlay, head_of
 from cotenant.api.snapshots import Address, Snapshot
 from cotenant.api.splices import raw
@@ -28,6 +26,7 @@ from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.reservations import ReservationPhase, ReservationShare, ReservationStatus
 from cotenant.kinds.events import DEFINITION, EVENTS
+from cotenant.model.values import Value
 from cotenant_gateway.read_model.slots import Collection
 
 MAX_EVENTS = 2000
@@ -36,7 +35,7 @@ _REPORTED_ONCE = ("Scheduled", "Started", "Killing")
 """Reasons whose facts may be stored again although nothing happened."""
 
 
-class Narration(msgspec.Struct, frozen=True, gc=False):
+class Narration(Value, frozen=True):
     """What happened to which object, as in a core/v1 Event."""
 
     kind: str

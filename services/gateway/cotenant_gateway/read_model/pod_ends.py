@@ -16,22 +16,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-import msgspec
-
 from cotenant.api.objects.pod import Pod
 from cotenant.api.times import whole_seconds
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome
-from cotenant.events.node.runs import RunPhase, RunStatus
+from cotenant.events.node.runs import RunStatus
 from cotenant.model.names import ANNOTATION_TTL_AFTER_FINISHED
+from cotenant.model.values import Value
 from cotenant_gateway.read_model.slots import Slot
 
-ENDED_FOR_GOOD = frozenset({RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.EVICTED})
-"""Runs after which a pod is never started again."""
 _FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 
 
-class Finished(msgspec.Struct, frozen=True, gc=False):
+class Finished(Value, frozen=True):
     """A pod that has finished."""
 
     slot: Slot
@@ -84,7 +81,7 @@ class PodEnds:
         else:
             self.deserted[event.subject] = slot
         run = event.data
-        if self.finished or event.tombstone or (isinstance(run, RunStatus) and run.phase in ENDED_FOR_GOOD):
+        if self.finished or event.tombstone or (isinstance(run, RunStatus) and run.phase.final):
             self.pod_changed(slot)
 
     def node_ended(self, node: str, pods: Iterable[Slot]) -> None:
@@ -124,7 +121,7 @@ def _finished(slot: Slot) -> Finished | None:
                 newest = (event, run) if newest is None or event.sequence > newest[0].sequence else newest
         if newest is not None:
             report, run = newest
-            if run.phase not in ENDED_FOR_GOOD:
+            if not run.phase.final:
                 return None
             return Finished(slot, run.finished_at or report.time, run.node, report.sequence, _kept(pod))
     if pod.status.phase in _FINISHED_PHASES:

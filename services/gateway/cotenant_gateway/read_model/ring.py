@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections import deque
 
-import msgspec
-
 from cotenant.api.kinds import Kind
 from cotenant.api.snapshots import Snapshot
+from cotenant.model.values import Value
 
 CHANGE_BYTES = 256
 READ_BYTES = 1 << 20
 
 
-class ObjectChange(msgspec.Struct, frozen=True, gc=False):
+class ObjectChange(Value, frozen=True):
     """One object before and after one fact; None if it did not exist, or no longer does."""
 
     version: int

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from msgspec import Struct
 from msgspec.structs import replace
 
+from cotenant.model.values import Value
 from cotenant_node_executor.strategies.registry import STRATEGIES, precedence
 from cotenant_node_executor.strategies.strategy import RESTORE, Desired, DesiredValues, Reset, Strategy, StrategyOrder
 from cotenant_node_executor.targets.address import (
@@ -32,7 +32,7 @@ REMEMBERED = 1024
 Settled = tuple[Mapping[Attribute, Desired], Mapping[Attribute, str]]
 
 
-class Composed(Struct, frozen=True, gc=False):
+class Composed(Value, frozen=True):
     """The winning desired values by place, and their texts in the order of the attributes' names: of groups in `texts`, of all
     other places in `others`. These are the composer's own tables, which show the newest values. `changed` names the places
     whose values may differ from the last time."""

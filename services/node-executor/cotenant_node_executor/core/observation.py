@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec import Struct
-
+from cotenant.model.values import Value
 from cotenant_node_executor.runtime.interface import ContainerState
 from cotenant_node_executor.sampling.latency.readings import NO_SERVICES, Services
 from cotenant_node_executor.sampling.slow.readings import MachineFacts, SlowReadings
@@ -21,7 +20,7 @@ from cotenant_node_executor.targets.other.realtime import NO_REALTIME, RealtimeS
 NO_STORAGE = Storage()
 
 
-class Observation(Struct, frozen=True, gc=False):
+class Observation(Value, frozen=True):
     """`states`: containers by pod uid, also of orphaned pods. `groups`: control groups below the root.
 
     `current`: present values of the files that strategies start from.

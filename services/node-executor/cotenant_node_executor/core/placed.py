@@ -18,6 +18,7 @@ from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.model.by_identity import by_identity
 from cotenant.model.quantities import QuantityError
+from cotenant.model.values import Value
 from cotenant_node_executor.runtime.interface import PodToRun
 from cotenant_node_executor.strategies.pod_view import PodView, pod_view
 
@@ -35,7 +36,7 @@ def sequence_of(ref: str) -> int:
     return int(ref.partition(":")[2] or 0)
 
 
-class DecodedPlacement(Struct, frozen=True, gc=False):
+class DecodedPlacement(Value, frozen=True):
     """A placement with its manifest decoded. `refusal`: why it cannot run here, `reason`: the same in one word;
     `traceparent`: that of its event."""
 

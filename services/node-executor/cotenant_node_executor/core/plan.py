@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from msgspec import Struct
-
+from cotenant.model.values import Value
 from cotenant_node_executor.core.composer import Composed
 from cotenant_node_executor.core.dry_runs import DryRunResult
 from cotenant_node_executor.core.placed import Key
@@ -15,14 +14,14 @@ from cotenant_node_executor.strategies.strategy import Evict, Reclaim
 NO_GROUPS: frozenset[str] = frozenset()
 
 
-class Problems(Struct, frozen=True, gc=False):
+class Problems(Value, frozen=True):
     """A strategy's problem: what cannot be done, where, why."""
 
     strategy: str
     texts: tuple[str, ...]
 
 
-class CyclePlan(Struct, frozen=True, gc=False):
+class CyclePlan(Value, frozen=True):
     """The groups, values and orders of one cycle."""
 
     orders: tuple[Order, ...]

@@ -19,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from cotenant.events.node.runs import ContainerRun, RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.model.bounds import saturated_seconds
+from cotenant.model.values import Value
 from cotenant_node_executor.runtime.interface import (
     REASON_COMPLETED,
     REASON_CREATING,
@@ -53,7 +53,7 @@ _RUN_PENDING, _RUN_RUNNING = RunPhase.PENDING, RunPhase.RUNNING
 _TERMINATING = PlacementPhase.TERMINATING
 
 
-class PodStep(Struct, frozen=True, gc=False):
+class PodStep(Value, frozen=True):
     """The result of one cycle for one pod."""
 
     orders: tuple[Order, ...]

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from datetime import datetime, timedelta
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from cotenant.engine.quarantine import Finding
@@ -22,6 +21,7 @@ from cotenant.events.placements import Placement
 from cotenant.events.resizes import ResizeStatus
 from cotenant.log.contract import ending, replaces
 from cotenant.model.subjects import placement_subject, run_subject
+from cotenant.model.values import Value
 from cotenant_node_executor.core.admission import RunState
 from cotenant_node_executor.core.evictions import Evictions
 from cotenant_node_executor.core.kubelet_pods import kubelet_step
@@ -37,7 +37,7 @@ ORPHAN_GRACE_SECONDS = 30
 _NO_STATES: States = {}
 
 
-class _Report(Struct, frozen=True, gc=False):
+class _Report(Value, frozen=True):
     status: RunStatus
     sequence: int
     time: datetime | None

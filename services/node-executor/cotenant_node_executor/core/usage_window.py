@@ -26,6 +26,7 @@ from cotenant.events.node.usage import (
     Series,
     UsageSample,
 )
+from cotenant.model.values import Value
 from cotenant_node_executor.runtime.interface import PodToRun
 from cotenant_node_executor.sampling.idle_pages import hot_bytes
 from cotenant_node_executor.sampling.slow.readings import SlowReadings
@@ -40,7 +41,7 @@ _NOTHING_SLOW = SlowReadings()
 _NOTHING_MORE = SamplingOptions()
 
 
-class _Taken(Struct, frozen=True, gc=False):
+class _Taken(Value, frozen=True):
     at: datetime
     snapshot: UsageSnapshot
     slow: SlowReadings = _NOTHING_SLOW

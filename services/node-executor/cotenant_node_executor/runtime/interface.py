@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from cotenant.api.objects.pod import Pod
 from cotenant.events.node.runs import RunStatus
+from cotenant.model.values import Value
 
 UNKNOWN_EXIT = 137
 """Exit code of a container whose exit status was lost; kubelet reports the same."""
@@ -26,7 +27,7 @@ REASON_OOM = "OOMKilled"
 REASON_START_ERROR = "StartError"
 
 
-class ContainerState(Struct, frozen=True, gc=False):
+class ContainerState(Value, frozen=True):
     """One container's newest attempt. Neither started nor exited: it is being created."""
 
     name: str
@@ -45,7 +46,7 @@ class ContainerState(Struct, frozen=True, gc=False):
         return self.exit_code is not None
 
 
-class PodToRun(Struct, frozen=True, gc=False):
+class PodToRun(Value, frozen=True):
     """A placed pod: its manifest, the path of its groups below the executor's root, and the traceparent of its placement."""
 
     pod: Pod
@@ -64,7 +65,7 @@ class PodToRun(Struct, frozen=True, gc=False):
         return f"{self.group}/{container}"
 
 
-class Start(Struct, frozen=True, gc=False):
+class Start(Value, frozen=True):
     """Start this attempt of a container; no effect if the attempt exists already."""
 
     pod: PodToRun
@@ -74,26 +75,26 @@ class Start(Struct, frozen=True, gc=False):
     """The back-off before this attempt."""
 
 
-class Stop(Struct, frozen=True, gc=False):
+class Stop(Value, frozen=True):
     """End every process of the pod: SIGTERM, and SIGKILL once the grace period is over."""
 
     uid: str
     grace_seconds: int
 
 
-class Collect(Struct, frozen=True, gc=False):
+class Collect(Value, frozen=True):
     """The pod has ended: remove its control groups, keep its logs."""
 
     uid: str
 
 
-class Forget(Struct, frozen=True, gc=False):
+class Forget(Value, frozen=True):
     """The pod is gone: remove its control groups, logs and all other files."""
 
     uid: str
 
 
-class AskEviction(Struct, frozen=True, gc=False):
+class AskEviction(Value, frozen=True):
     """Request the eviction of a pod that kubelet runs, as only kubelet may end it."""
 
     uid: str

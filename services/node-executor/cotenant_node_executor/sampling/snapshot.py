@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
+from cotenant.model.values import Value
 from cotenant_node_executor.targets.psi import PsiStats
 
 
@@ -19,7 +20,7 @@ class PressureSet(msgspec.Struct, frozen=True):
     io: PsiStats | None = None
 
 
-class NodeUsage(msgspec.Struct, frozen=True, gc=False):
+class NodeUsage(Value, frozen=True):
     cpu_milli: int | None
     cpu_capacity_milli: int
     memory_bytes: int
@@ -28,7 +29,7 @@ class NodeUsage(msgspec.Struct, frozen=True, gc=False):
     pressure: PressureSet
 
 
-class GroupUsage(msgspec.Struct, frozen=True, gc=False):
+class GroupUsage(Value, frozen=True):
     group: str  # below the own root; for a host application its directory below the mount
     cpu_milli: int | None
     memory_bytes: int | None
@@ -37,24 +38,24 @@ class GroupUsage(msgspec.Struct, frozen=True, gc=False):
     pressure: PressureSet
 
 
-class ContainerUsage(msgspec.Struct, frozen=True, gc=False):
+class ContainerUsage(Value, frozen=True):
     name: str  # the group's last path element
     usage: GroupUsage
 
 
-class PodSample(msgspec.Struct, frozen=True, gc=False):
+class PodSample(Value, frozen=True):
     uid: str
     tier: str  # its directory: "guaranteed", "burstable" or "besteffort"
     usage: GroupUsage
     containers: tuple[ContainerUsage, ...] = ()
 
 
-class HostApplicationSample(msgspec.Struct, frozen=True, gc=False):
+class HostApplicationSample(Value, frozen=True):
     name: str
     usage: GroupUsage
 
 
-class SystemUsage(msgspec.Struct, frozen=True, gc=False):
+class SystemUsage(Value, frozen=True):
     """Node - pods - host applications, at least 0, per resource."""
 
     cpu_milli: int | None
@@ -66,7 +67,7 @@ class Skipped(msgspec.Struct, frozen=True):
     reason: str
 
 
-class UsageSnapshot(msgspec.Struct, frozen=True, gc=False):
+class UsageSnapshot(Value, frozen=True):
     monotonic_ns: int
     interval_ns: int | None  # None in the first snapshot
     node: NodeUsage

@@ -19,7 +19,8 @@ from cotenant.events.node.resources import NodeSLORendered
 from cotenant.events.placements import Placement
 from cotenant.log.contract import LOG, USAGE, Refused, Stored, Write
 from cotenant.model.subjects import encode_token
-from cotenant.simulation import EPOCH, World
+from cotenant.model.times import EPOCH
+from cotenant.simulation import World
 from cotenant_node_executor.core.node import ExecutorNode
 from cotenant_node_executor.simulated.containers import SimulatedRuntime
 

@@ -9,7 +9,7 @@ whose files changed are computed again; all pods while demand exceeds the machin
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from cotenant.api.objects.pod import Pod
 from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.domain.qos import QoSClass, qos_raw
 from cotenant.model.names import MEMORY
+from cotenant.model.times import EPOCH
 from cotenant_node_executor.runtime.interface import PodToRun
 from cotenant_node_executor.runtime.oom_score import oom_score_adj
 from cotenant_node_executor.sampling.snapshot import GroupUsage, NodeUsage, PodSample, PressureSet, SystemUsage, UsageSnapshot
@@ -29,7 +30,6 @@ from cotenant_node_executor.strategies.situation import LocalNode
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
 from cotenant_node_executor.targets.interface import Knob
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SYSTEM_PERMILLE = 30
 SYSTEM_MEMORY_PERMILLE = 20
 

@@ -15,13 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
 
-from msgspec import Struct
-
 from cotenant.api.objects.pod import Pod, PodSpec
 from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.model.by_identity import by_identity
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY
 from cotenant.model.quantities import QuantityError, parse_milli, parse_value
+from cotenant.model.values import Value
 from cotenant_node_executor.simulated.containers import parse_duration
 
 ANNOTATION_USAGE = "cotenant.io/simulated-usage"
@@ -32,7 +31,7 @@ REQUEST_PERCENT = 60
 START = "start"
 
 
-class Curve(Struct, frozen=True, gc=False):
+class Curve(Value, frozen=True):
     """A triangle between two values."""
 
     low: int
@@ -49,7 +48,7 @@ class Curve(Struct, frozen=True, gc=False):
         return self.low + (self.high - self.low) * rise // half
 
 
-class UsageCurve(Struct, frozen=True, gc=False):
+class UsageCurve(Value, frozen=True):
     """CPU in milli-cores and memory in bytes over time; `phase_ms` shifts both."""
 
     cpu: Curve

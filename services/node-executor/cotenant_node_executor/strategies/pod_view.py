@@ -28,6 +28,7 @@ from cotenant.model.names import (
     MID_MEMORY,
 )
 from cotenant.model.quantities import QuantityError, parse_value, resource_amount
+from cotenant.model.values import Value
 from cotenant_node_executor.strategies.allocation import resource_status
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
 
@@ -77,7 +78,7 @@ class PodShape(Struct, frozen=True, cache_hash=True):
     """The memory QoS that the pod's annotation requests."""
 
 
-class PodView(Struct, frozen=True, gc=False):
+class PodView(Value, frozen=True):
     """A strategy's view of a pod. `bound_cpus`: the exclusive CPUs that the scheduler allocated."""
 
     uid: str

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import msgspec
 
+from cotenant.model.values import Value
 from cotenant_node_executor.targets.address import Attribute, Place
 from cotenant_node_executor.targets.address import Knob as Knob
 
@@ -160,7 +161,7 @@ class NodeCapabilities(msgspec.Struct, frozen=True):
         return found is not None and found.supported
 
 
-class WrittenValue(msgspec.Struct, frozen=True, gc=False):
+class WrittenValue(Value, frozen=True):
     place: Place
     attribute: Attribute
     file: str
@@ -168,7 +169,7 @@ class WrittenValue(msgspec.Struct, frozen=True, gc=False):
     new: str  # as read back after the write
 
 
-class RefusedValue(msgspec.Struct, frozen=True, gc=False):
+class RefusedValue(Value, frozen=True):
     place: Place
     attribute: Attribute
     file: str
@@ -177,7 +178,7 @@ class RefusedValue(msgspec.Struct, frozen=True, gc=False):
     message: str
 
 
-class Reclaimed(msgspec.Struct, frozen=True, gc=False):
+class Reclaimed(Value, frozen=True):
     """The result of an order to reclaim memory. `freed_bytes`: by how much the group's usage fell meanwhile."""
 
     strategy: str
@@ -188,7 +189,7 @@ class Reclaimed(msgspec.Struct, frozen=True, gc=False):
     error: str = ""
 
 
-class WriteReport(msgspec.Struct, frozen=True, gc=False):
+class WriteReport(Value, frozen=True):
     written: tuple[WrittenValue, ...] = ()
     refused: tuple[RefusedValue, ...] = ()
     unchanged: int = 0

@@ -11,15 +11,14 @@ from collections.abc import Hashable, Mapping
 from itertools import groupby
 from typing import Protocol
 
-import msgspec
-
+from cotenant.model.values import Value
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.state.counting import CountedPod, PodKey
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.reading.shapes import Shape
 
 
-class RowPod(msgspec.Struct, frozen=True, gc=False):
+class RowPod(Value, frozen=True):
     """A pod on a row, as far as preemption needs to know it."""
 
     key: PodKey

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-import msgspec
 import numpy as np
 
 from cotenant.events.allocations import Allocation
+from cotenant.model.values import Value
 from cotenant_scheduler.state.columns import Cells, Changes, IntArray
 from cotenant_scheduler.state.counting import CountedPod, PodCounter, PodKey
 from cotenant_scheduler.state.held_rooms import HeldRooms
@@ -22,7 +22,7 @@ from cotenant_scheduler.state.node_columns import SHAPES_CACHED, NodeColumns
 from cotenant_scheduler.state.reading.shapes import Shape
 
 
-class Adds(msgspec.Struct, frozen=True, eq=False, gc=False):
+class Adds(Value, frozen=True, eq=False):
     """What a pod of a shape adds to its row: columns, and the amount for each."""
 
     reported: tuple[tuple[Cells, int], ...]

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-import msgspec
-
 from cotenant.events.allocations import Allocation
+from cotenant.model.values import Value
 from cotenant_scheduler.state.load.load_estimate import AssignedPod
 from cotenant_scheduler.state.reading.shapes import Shape
 
@@ -38,7 +37,7 @@ def is_reserve(key: PodKey) -> bool:
     return key[0] == RESERVE_NAMESPACE
 
 
-class CountedPod(msgspec.Struct, frozen=True, gc=False):
+class CountedPod(Value, frozen=True):
     """A pod on a row; equal pods share one."""
 
     shape: Shape

@@ -36,6 +36,7 @@ from cotenant.domain.gangs import (
     of_pod_group,
 )
 from cotenant.events.node.runs import RunPhase
+from cotenant.model.values import Value
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.reading.shapes import ParsedPod
 
@@ -50,7 +51,7 @@ class CoschedulingArgs(msgspec.Struct, frozen=True, rename="camel"):
     default_match_policy: MatchPolicy = MatchPolicy.ONCE_SATISFIED
 
 
-class GangPod(msgspec.Struct, frozen=True, gc=False):
+class GangPod(Value, frozen=True):
     """A member. `bound`: it has a node; `run`: what its executor reports, None while it does not."""
 
     created: str

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from copy import copy, deepcopy
 from typing import Self
 
-import msgspec
 import numpy as np
 
+from cotenant.model.values import Value
 from cotenant_scheduler.state.columns import FIRST_CAPACITY, IntArray, Rows, grown
 from cotenant_scheduler.state.counting import PodCounter
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
@@ -39,7 +39,7 @@ SHAPES_CACHED = 8192
 """Shapes whose needs and amounts are cached; beyond, the cache is cleared."""
 
 
-class Needs(msgspec.Struct, frozen=True, eq=False, gc=False):
+class Needs(Value, frozen=True, eq=False):
     """What a shape requests of the nodes, in terms of one table's dimensions."""
 
     dims: tuple[int, ...]

@@ -12,14 +12,11 @@ import msgspec
 
 from cotenant.domain.quota.membership import Membership
 from cotenant.domain.quota.trees.demands import ChargeClass
-from cotenant.events.node.runs import RunPhase, RunStatus
+from cotenant.events.node.runs import RunStatus
 from cotenant.events.placements import Placement, Waiting
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.reading.shapes import ParsedPod, Shape
 from cotenant_scheduler.state.stored_placements import StoredPlacement
-
-ENDED_FOR_GOOD = frozenset({RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.EVICTED})
-"""Runs after which a pod is never placed again, as in Kubernetes."""
 
 
 class Charge(msgspec.Struct, frozen=True, cache_hash=True):
@@ -104,5 +101,5 @@ class PodRecord:
         """The present pod ran and ended permanently."""
         facts = self.facts
         return bool(self.runs) and facts is not None and any(
-            run.uid == facts.uid and run.phase in ENDED_FOR_GOOD for run, _ in self.runs.values()
+            run.uid == facts.uid and run.phase.final for run, _ in self.runs.values()
         )

@@ -17,6 +17,7 @@ from cotenant.events.envelope import PayloadView, null_document
 from cotenant.events.placements import Figure, Placement, PlacementPhase, UsedBy
 from cotenant.events.resizes import PlacementResize
 from cotenant.model.bounds import Amount, Count, Seconds
+from cotenant.model.values import Value
 from cotenant_scheduler.state.reading.shapes import ParsedPod
 
 _ENCODE = msgspec.json.Encoder().encode
@@ -49,7 +50,7 @@ class PlacementView(PayloadView, frozen=True, kw_only=True):
     resize: PlacementResize | None = None
 
 
-class StoredPlacement(msgspec.Struct, frozen=True, gc=False):
+class StoredPlacement(Value, frozen=True):
     """A placement without its figures, and these; or, with no `figures`, the placement as it was decided."""
 
     data: Placement

@@ -17,7 +17,8 @@ from cotenant.events.migrations import EvictionOutcome
 from cotenant.kinds.pods import PODS
 from cotenant.kinds.registry import REGISTRY
 from cotenant.log.plans import Outcome, Plan, Written
-from cotenant.simulation import EPOCH, HOP, World
+from cotenant.model.times import EPOCH
+from cotenant.simulation import HOP, World
 from cotenant_console.api.client import Document, text_at
 from cotenant_gateway.admission.pods.resizing import RESIZE
 from cotenant_gateway.loop.steps import Request

@@ -14,7 +14,8 @@ from random import Random
 
 from cotenant.engine.definition import ServiceDefinition
 from cotenant.events.envelope import Event
-from cotenant.simulation import EPOCH, START, World
+from cotenant.model.times import EPOCH
+from cotenant.simulation import START, World
 from cotenant_console.definitions import definition
 from cotenant_verification.harness.controllers import Controllers
 from cotenant_verification.harness.gateways import ChaosGateway, Users

@@ -16,7 +16,8 @@ from msgspec import Struct
 from cotenant.domain.qos import QoSClass
 from cotenant.events.envelope import Event
 from cotenant.events.node.resources import NodeSLORendered
-from cotenant.simulation import EPOCH, World
+from cotenant.model.times import EPOCH
+from cotenant.simulation import World
 from cotenant_node_executor.simulated.machine import NodeSize, SimulatedMachine, simulated_node
 from cotenant_node_executor.simulated.participant import NodeParticipant
 from cotenant_node_executor.simulated.sampler import OutOfMemory

@@ -10,7 +10,8 @@ from datetime import datetime
 
 from cotenant.engine.commit import Identity
 from cotenant.engine.definition import ServiceDefinition
-from cotenant.simulation import EPOCH, HOP, TICK, ServiceParticipant, World
+from cotenant.model.times import EPOCH
+from cotenant.simulation import HOP, TICK, ServiceParticipant, World
 from cotenant_verification.harness.gateways import ChaosGateway
 from cotenant_verification.simulate.requests import GatewayRequest, RequestingParticipant
 

@@ -21,7 +21,8 @@ import msgspec
 
 from cotenant.events.envelope import Event
 from cotenant.events.node.resources import NodeResources
-from cotenant.simulation import EPOCH, World
+from cotenant.model.times import EPOCH
+from cotenant.simulation import World
 from cotenant.simulation.links import LinkedLog
 from cotenant_yarn_copilot.capacity import YarnResource
 from cotenant_yarn_copilot.config import CopilotConfig

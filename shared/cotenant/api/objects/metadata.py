@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import msgspec
-
 from cotenant.model.bounds import Int64
+from cotenant.model.values import Value
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+class View(Value, frozen=True, kw_only=True, rename="camel"):
     """Base of typed views: unknown fields are ignored, so the raw document stays authoritative.
 
     Views hold plain data without reference cycles: the garbage collector does not track them.

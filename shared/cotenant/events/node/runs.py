@@ -22,9 +22,12 @@ class RunPhase(StrEnum):
     STOPPED = "stopped"
 
     terminal: bool
-    """No process of the pod is left and none will be started."""
+    """No process of the pod is left and none will be started by this run."""
+    final: bool
+    """The pod is never placed or started again, as in Kubernetes: a stopped pod may be."""
 
     def __init__(self, value: str) -> None:
+        self.final = value in ("succeeded", "failed", "evicted")
         self.terminal = value not in ("pending", "running")
 
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 import msgspec
 
 from cotenant.events.migrations import DELETE_POLICY, SOFT_EVICTION_POLICY, EvictionRequest
-from cotenant.runtime.process import RequestError
 from cotenant_gateway.access.attributes import RequestAttributes
 from cotenant_gateway.access.audit import Audit
-from cotenant_gateway.http.auth.bus_requests import admitted, user_of
+from cotenant_gateway.http.auth.bus_requests import admitted, decoded, user_of
 from cotenant_gateway.shell.gateway import Gateway
 
 
@@ -28,10 +27,7 @@ class BusEvictions:
     async def answer(self, subject: str, body: bytes) -> bytes:
         """Answer a request. Raises RequestError."""
         user = user_of(subject)
-        try:
-            wanted = msgspec.json.decode(body, type=EvictionRequest)
-        except msgspec.MsgspecError as error:
-            raise RequestError(400, f"an EvictionRequest cannot be read: {error}") from error
+        wanted = decoded(body, EvictionRequest)
         needed = [RequestAttributes("create", "", "pods", "eviction", wanted.namespace, wanted.name)]
         if wanted.policy == SOFT_EVICTION_POLICY:
             needed.append(RequestAttributes("patch", "", "pods", "", wanted.namespace, wanted.name))

@@ -7,6 +7,9 @@ In: the user, the required permissions, and the handler. Out: the answer, or a R
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import msgspec
 
 from cotenant.events.migrations import USER_PREFIX
 from cotenant.model.subjects import tokens
@@ -21,10 +24,21 @@ from cotenant_gateway.statuses import ApiError
 
 ADDRESS = "nats"
 
+RequestBody = TypeVar("RequestBody", bound=msgspec.Struct)
+
 
 def user_of(subject: str) -> User:
     """Return who sent a request."""
     return authenticated(USER_PREFIX + tokens(subject)[-1])
+
+
+def decoded(body: bytes, of: type[RequestBody]) -> RequestBody:
+    """Return the body of a request. Raises RequestError."""
+    try:
+        return msgspec.json.decode(body, type=of)
+    except msgspec.MsgspecError as error:
+        article = "an" if of.__name__[0] in "AEIOU" else "a"
+        raise RequestError(400, f"{article} {of.__name__} cannot be read: {error}") from error
 
 
 async def admitted(

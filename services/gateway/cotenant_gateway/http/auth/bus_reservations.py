@@ -11,10 +11,9 @@ import msgspec
 
 from cotenant.events.migrations import ReservationRequest
 from cotenant.kinds.koordinator.reservations import RESERVATIONS
-from cotenant.runtime.process import RequestError
 from cotenant_gateway.access.attributes import RequestAttributes
 from cotenant_gateway.access.audit import Audit
-from cotenant_gateway.http.auth.bus_requests import admitted, user_of
+from cotenant_gateway.http.auth.bus_requests import admitted, decoded, user_of
 from cotenant_gateway.shell.gateway import Gateway
 
 
@@ -28,10 +27,7 @@ class BusReservations:
     async def answer(self, subject: str, body: bytes) -> bytes:
         """Answer a request. Raises RequestError."""
         user = user_of(subject)
-        try:
-            wanted = msgspec.json.decode(body, type=ReservationRequest)
-        except msgspec.MsgspecError as error:
-            raise RequestError(400, f"a ReservationRequest cannot be read: {error}") from error
+        wanted = decoded(body, ReservationRequest)
         verb = "delete" if wanted.release else "create"
         asked = RequestAttributes(verb, RESERVATIONS.group, RESERVATIONS.plural, "", "", wanted.name)
 

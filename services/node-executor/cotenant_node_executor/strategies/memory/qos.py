@@ -25,6 +25,7 @@ from msgspec import Struct
 from cotenant.domain.qos import KubeQoS, QoSClass
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
+from cotenant.model.values import Value
 from cotenant_node_executor.strategies.memory.qos_config import (
     NEUTRAL,
     MemoryQOS,
@@ -61,7 +62,7 @@ KNOBS = (
 )
 
 
-class PodMemory(Struct, frozen=True, gc=False):
+class PodMemory(Value, frozen=True):
     """The values of a pod and of its containers in order, and its contribution to its class."""
 
     pod: Values

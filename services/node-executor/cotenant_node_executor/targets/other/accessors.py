@@ -64,10 +64,7 @@ class SysctlAccessor:
 
     def read(self, place: NonCgroup, _attribute: Attribute) -> str | None:
         """The file's text without the trailing newline."""
-        try:
-            return self._path(place).read_text(encoding="ascii").strip()
-        except FileNotFoundError:
-            return None
+        return _text(self._path(place))
 
     def write(self, place: NonCgroup, _attribute: Attribute, value: str) -> None:
         """Write the text to the file, which must exist."""
@@ -94,10 +91,7 @@ class SysFileAccessor:
 
     def read(self, place: NonCgroup, _attribute: Attribute) -> str | None:
         """The file's text without the trailing newline."""
-        try:
-            return self._path(place).read_text(encoding="ascii").strip()
-        except FileNotFoundError:
-            return None
+        return _text(self._path(place))
 
     def write(self, place: NonCgroup, attribute: Attribute, value: str) -> None:
         """Write the text, or word by word, to the file, which must exist."""
@@ -123,6 +117,14 @@ def below(root: Path, name: str) -> Path:
     if not name or name.startswith("/") or ".." in name.split("/"):
         raise InvalidValueError(f"{name!r} is not a path below {root}")
     return root / name
+
+
+def _text(path: Path) -> str | None:
+    """Return the file's text without the trailing newline, None where there is no such file."""
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        return None
 
 
 def _overwrite(path: Path, value: str) -> None:

@@ -45,7 +45,7 @@ from cotenant_scheduler.cycle.reservations.endings import ReservationEndings
 from cotenant_scheduler.cycle.waiting import blocked_by, blocked_event
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.node_facts import NodeMessages
-from cotenant_scheduler.state.pod_records import ENDED_FOR_GOOD, PlacementRecord, PodRecord
+from cotenant_scheduler.state.pod_records import PlacementRecord, PodRecord
 from cotenant_scheduler.state.reading.shapes import ParsedPod
 from cotenant_scheduler.state.reservations.records import ReserveRecord
 
@@ -208,7 +208,7 @@ class Endings:
             return BELONGS_ELSEWHERE
         if not self._declared(node):
             run = record.run_of(node, facts.uid)
-            if run is None or run[0].phase not in ENDED_FOR_GOOD:
+            if run is None or not run[0].phase.final:
                 return "the node was deleted"
         # A terminating pod ends, even if its node came back meanwhile.
         return placed.data.reason if placed.data.phase is PlacementPhase.TERMINATING else None

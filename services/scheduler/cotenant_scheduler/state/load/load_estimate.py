@@ -26,6 +26,7 @@ import msgspec
 from cotenant.model.bounds import MAX_SECONDS, Int32, saturated
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY
 from cotenant.model.tiers import PriorityClass, tier_resource
+from cotenant.model.values import Value
 
 ANNOTATION_SCALING_FACTORS = "scheduling.koordinator.sh/load-estimated-scaling-factors"
 ANNOTATION_SECONDS_AFTER_SCHEDULED = "scheduling.koordinator.sh/load-estimated-seconds-after-pod-scheduled"
@@ -53,7 +54,7 @@ Vector = tuple[int, ...]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class ReportedPod(msgspec.Struct, frozen=True, gc=False):
+class ReportedPod(Value, frozen=True):
     """A pod as the node's report has it."""
 
     usage: Vector
@@ -75,7 +76,7 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
     pods: dict[tuple[str, str], ReportedPod] = {}
 
 
-class AssignedPod(msgspec.Struct, frozen=True, gc=False):
+class AssignedPod(Value, frozen=True):
     """A pod that is on the node according to its placement. `deadline_us`: until then it counts by its estimate."""
 
     estimate: Vector

@@ -6,8 +6,6 @@ costs a pod only the check of a flag.
 
 from __future__ import annotations
 
-import msgspec
-
 from cotenant.domain.gangs import gang_name
 from cotenant.domain.quota.membership import is_preemptible
 from cotenant.domain.quota.names import LABEL_QUOTA
@@ -15,11 +13,12 @@ from cotenant.domain.reservations.affinity import ignores_reservations
 from cotenant.domain.reservations.names import ANNOTATION_AFFINITY
 from cotenant.domain.reservations.operating import acts_as_reservation
 from cotenant.model.names import LABEL_PREEMPTION_POLICY, LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS, LABEL_SCHEDULER_NAME
+from cotenant.model.values import Value
 
 LABEL_DISABLE_PREEMPTIBLE = "scheduling.koordinator.sh/disable-preemptible"
 
 
-class PodTraits(msgspec.Struct, frozen=True, eq=False, gc=False):
+class PodTraits(Value, frozen=True, eq=False):
     """Read-only labels and annotations, and what follows from them. Compared by identity."""
 
     labels: dict[str, str]
