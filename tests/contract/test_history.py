@@ -10,7 +10,7 @@ import pytest
 
 from cotenant.engine.commit import Identity
 from cotenant.engine.load import Load
-from cotenant.events.commits import ServiceStarted
+from cotenant.events.commits import LogDeclared, ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.node.metrics import NodeMetricComputed
 from cotenant.events.node.predictions import PredictionState
@@ -18,6 +18,8 @@ from cotenant.events.node.resources import NodeResources
 from cotenant.log.contract import HISTORY, KEEP_PER_SUBJECT, LOG, MARKER_TTL_SECONDS, Stored, Write
 from cotenant.log.nats.log import NatsLog, connect, read_all
 from cotenant.log.nats.lookups import Lost
+from cotenant.model.subjects import LOG_IDENTITY
+from cotenant_console.recorded import history
 from tests.nats_server import NatsServer
 
 WAIT_SECONDS = 60
@@ -133,4 +135,36 @@ async def test_history_takes_over_all_but_the_state_of_predictions_of_which_log_
     assert [event.sequence for event in await read_all(log, HISTORY, (">",))] == [1, 3, 5]
     kept = [event for event in await read_all(log, LOG, (">",)) if event.subject == "predictions.n"]
     assert [event.sequence for event in kept] == [6]
+    await log.close()
+
+
+async def test_after_the_loss_of_log_its_successors_messages_are_found_and_none_of_its_own(nats_server: NatsServer) -> None:
+    log = await with_versions(nats_server)
+    await log.client.request(f"$JS.API.STREAM.DELETE.{LOG}", b"")
+    copied = await log.last_sequence(HISTORY)
+    await log.declare()
+    await log.store_identity()
+    await until_history_has(log, copied + 1)
+    for cpu in range(VERSIONS - 10):
+        data = NodeResources(node="n", batch_cpu_milli=100_000 + cpu)
+        event = Event(subject="node.n.resources", data=data, id=f"again/{cpu}", source="/x", time=datetime.now(UTC))
+        assert isinstance(await log.append([Write(event=event)]), Stored)
+        if cpu % 20 == 19:
+            await until_history_has(log, copied + cpu + 2)
+    await until_history_has(log, copied + VERSIONS - 9)
+    assert await log.get(LOG, 2) is None, "only HISTORY has it"
+    found = await log.find("LOG:2")
+    assert isinstance(found, Event)
+    assert isinstance(found.data, NodeResources)
+    assert found.data.batch_cpu_milli == 100_000
+    assert await log.find(f"LOG:{VERSIONS - 2}") == Lost("no longer kept in LOG, and missing in HISTORY"), (
+        "it is the former one's"
+    )
+    identity = LogDeclared(created=datetime.now(UTC).isoformat())
+    declared = Event(subject=LOG_IDENTITY, data=identity, id="streams/restored", source="/x", time=datetime.now(UTC))
+    assert isinstance(await log.append([Write(event=declared)]), Stored)
+    await until_history_has(log, copied + VERSIONS - 8)
+    assert {event.data.batch_cpu_milli for event in await history(log) if isinstance(event.data, NodeResources)} == {
+        100_000 + cpu for cpu in range(VERSIONS - 10)
+    }
     await log.close()

@@ -13,10 +13,12 @@ from pathlib import Path
 
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
+from cotenant.events.commits import LogDeclared
 from cotenant.events.envelope import Event
 from cotenant.log.contract import HISTORY
 from cotenant.log.nats.jetstream import API_ERRORS, PassingError
 from cotenant.log.nats.log import NatsLog, connect
+from cotenant.log.nats.lookups import is_of
 from cotenant.log.nats.reader import NatsReader
 from cotenant_console.nats_access.finding import access_of, keys_folder
 from cotenant_console.nats_access.keys import prepared_keys
@@ -98,19 +100,24 @@ async def _from_start(log: NatsLog) -> tuple[NatsReader, int] | None:
 
 
 async def history(log: NatsLog) -> list[Event]:
-    """All of HISTORY up to its present end, by LOG sequence, each event once."""
+    """All of HISTORY up to its present end, by LOG sequence, each event once. Where LOG's identity follows a message with a
+    higher sequence, HISTORY copied LOG again from its start: what is older than that LOG belongs to another one."""
     opened_reader = await _from_start(log)
     if opened_reader is None:
         return []
     reader, end = opened_reader
     found: dict[int, Event] = {}
+    last = 0
     reader.loaded()
     reader.max_behind = 0
     try:
         while True:
             events = await reader.pull(PULL_LIMIT, SILENT_SECONDS)
             for event in events:
-                found[event.sequence] = event
+                if event.sequence <= last and isinstance(event.data, LogDeclared):
+                    found = {key: each for key, each in found.items() if is_of(each, event.data.created)}
+                last = event.sequence
+                found[last] = event
             if not events or reader.position >= end or len(found) >= MAX_EVENTS:
                 break
     finally:

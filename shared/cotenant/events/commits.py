@@ -66,7 +66,7 @@ class CommitRefused(Payload, frozen=True, kw_only=True):
 
 class LogDeclared(Payload, frozen=True, kw_only=True):
     """Subject `services.streams.log`: the identity of LOG. `created`: when its server created it, as the server writes it. A
-    LOG that is restored from a backup keeps it; one that was set up again has another."""
+    LOG that was set up again has another; one that was restored from a backup gets another by `cotenant admin streams`."""
 
     TYPE = "cotenant.log.declared.v1"
 

@@ -16,9 +16,10 @@ from msgspec.structs import replace
 
 from cotenant.model.values import Value
 from cotenant_node_executor.strategies.registry import STRATEGIES, precedence
-from cotenant_node_executor.strategies.strategy import RESTORE, Desired, DesiredValues, Strategy
+from cotenant_node_executor.strategies.strategy import RESTORE, Desired, DesiredValues, Reset, Strategy, StrategyOrder
 from cotenant_node_executor.targets.address import (
     ATTRIBUTES,
+    INITIAL_VALUES,
     Attribute,
     NonCgroup,
     Place,
@@ -188,3 +189,15 @@ class Composer:
             self._texts[place] = texts  # type: ignore[assignment]
         else:
             self._others[place] = texts
+
+
+def with_resets(values: DesiredValues, orders: Sequence[StrategyOrder], strategy: str) -> DesiredValues:
+    """A reset desires the initial value. Raises CompositionError for an attribute that has none."""
+    found: dict[Place, tuple[Desired, ...]] = dict(values)
+    for order in orders:
+        if isinstance(order, Reset):
+            initial = INITIAL_VALUES.get(order.attribute)
+            if initial is None:
+                raise CompositionError(f"{strategy} resets {order.attribute.value}, which has no initial value")
+            found[order.place] = (*found.get(order.place, ()), Desired(order.attribute, initial, strategy, order.why))
+    return found

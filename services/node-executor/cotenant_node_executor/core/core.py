@@ -7,7 +7,7 @@ State = last message of each subject below `node.<node>.>`, and the newest obser
 the same name replaces the former pod, whose processes are then ended like those of any orphaned pod.
 
 What concerns one pod is in `pod_steps`. A strategy that raises is quarantined by itself: it keeps the values of its last
-decision until the node SLO changes; `findings` reports it once.
+decision until the node SLO changes; `findings` reports it once (an unreadable section of the SLO: the plan's `problems`).
 
 Over 300 lines: the only place that knows all parts of the core; each public method says what it returns.
 """

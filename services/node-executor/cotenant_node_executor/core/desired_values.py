@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cotenant.events.node.resources import NodeResources, NodeSLORendered
-from cotenant_node_executor.core.composer import Composed, Composer, CompositionError
+from cotenant_node_executor.core.composer import Composed, Composer, with_resets
 from cotenant_node_executor.core.dry_runs import DryRunResult, DryRuns
 from cotenant_node_executor.core.initial_values import InitialValues
 from cotenant_node_executor.core.observation import NO_STORAGE, Observation, same_figures
@@ -32,7 +32,7 @@ from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.strategies.pod_view import REMEMBERED_SHAPES, PodShape, PodView
 from cotenant_node_executor.strategies.pods.pod_values import burstable_milli
 from cotenant_node_executor.strategies.registry import STRATEGIES, precedence
-from cotenant_node_executor.strategies.sections import is_dry_run
+from cotenant_node_executor.strategies.sections import SectionError, is_dry_run
 from cotenant_node_executor.strategies.situation import (
     LocalNode,
     Situation,
@@ -43,17 +43,14 @@ from cotenant_node_executor.strategies.situation import (
 from cotenant_node_executor.strategies.strategy import (
     RESTORE,
     Desired,
-    DesiredValues,
     Evict,
     Input,
     NodePolicy,
     Reclaim,
-    Reset,
     Strategy,
     StrategyDecision,
-    StrategyOrder,
 )
-from cotenant_node_executor.targets.address import INITIAL_VALUES, Attribute, Place
+from cotenant_node_executor.targets.address import Attribute, Place
 from cotenant_node_executor.targets.interface import LARGE_BURSTS, NodeCapabilities
 
 
@@ -105,7 +102,7 @@ class DesiredTargets:
         self.problems: list[Problems] = []
         """New ones since this was last emptied."""
         self.faults: list[tuple[str, Exception]] = []
-        """Strategies whose decision raised since this was last emptied; one represents all of its name."""
+        """Strategies that raised since this was last emptied, unreadable sections apart; one represents all of its name."""
         self._faulted: dict[str, str] = {}
         """By strategy name, its last exception under the policy."""
         self._on_pods: Sequence[str] = ()
@@ -295,7 +292,7 @@ class DesiredTargets:
                 continue
             try:
                 decision = strategy.decide(situation, self._memories.get(strategy.name))
-                values = _with_resets(decision.values, decision.orders, strategy.name) if decision.orders else decision.values
+                values = with_resets(decision.values, decision.orders, strategy.name) if decision.orders else decision.values
             except Exception as error:  # noqa: BLE001 - a strategy that raises keeps its last values; the others decide
                 self._fault(strategy.name, error)
                 continue
@@ -335,16 +332,7 @@ class DesiredTargets:
         text = f"{type(error).__name__}: {error}"
         if self._faulted.get(strategy) != text:
             self._faulted[strategy] = text
-            self.faults.append((strategy, error))
-
-
-def _with_resets(values: DesiredValues, orders: Sequence[StrategyOrder], strategy: str) -> DesiredValues:
-    """A reset desires the initial value. Raises CompositionError for an attribute that has none."""
-    found: dict[Place, tuple[Desired, ...]] = dict(values)
-    for order in orders:
-        if isinstance(order, Reset):
-            initial = INITIAL_VALUES.get(order.attribute)
-            if initial is None:
-                raise CompositionError(f"{strategy} resets {order.attribute.value}, which has no initial value")
-            found[order.place] = (*found.get(order.place, ()), Desired(order.attribute, initial, strategy, order.why))
-    return found
+            if isinstance(error, SectionError):
+                self.problems.append(Problems(strategy, (f"{error}: the last decision stays in force",)))
+            else:
+                self.faults.append((strategy, error))

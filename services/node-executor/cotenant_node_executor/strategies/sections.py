@@ -3,9 +3,9 @@
 In: the NodeSLO's spec, or an annotation's text. Out: a frozen struct. Names match in any case, as in Koordinator's
 decoder: `MBAPercent` and `mbaPercent`, `iocfg` and `ioCfg` both occur. A spec is decoded once.
 
-There are two readers. `section` raises ValueError with the field's path for a value of another type, and null unsets a field:
-the strategy keeps its last decision and the error is published. `readable_section` returns None, and null counts as absent,
-for strategies that are off without a readable section; they publish its `problems`.
+There are two readers. `section` raises SectionError with the field's path for a value of another type, and null unsets a field:
+the strategy keeps its last decision, and the error is published on topic `refusals`. `readable_section` returns None, and null
+counts as absent, for strategies that are off without a readable section; they publish its `problems`.
 
 The QoS classes are merged with their built-in defaults, and a disabled class has neutral values, so that its consumer applies
 the values as they are. A section with `dryRun: true` is read like any other; its strategies' decisions are reported and not
@@ -39,6 +39,11 @@ ROOT_CLASS = "cgrouproot"
 _NEVER_DISABLED = frozenset(("systemclass", ROOT_CLASS))
 _DRY_RUN = "dryrun"
 
+
+class SectionError(ValueError):
+    """A document, a section or a field of another type than its reader expects; the text names it."""
+
+
 # -- documents -----------------------------------------------------------------------------------------------------------
 
 
@@ -48,17 +53,17 @@ def lower_name(field: str) -> str:
 
 
 def lowered_object(text: str | bytes | msgspec.Raw) -> JsonObject:
-    """Decode a JSON object, its names in lower case; of two names that become equal the last one counts. Raises ValueError, for
-    a document that is nested too deeply as well."""
+    """Decode a JSON object, its names in lower case; of two names that become equal the last one counts. Raises SectionError,
+    for a document that is nested too deeply as well."""
     try:
         value: JsonValue = msgspec.json.decode(text)
         if not isinstance(value, dict):
-            raise ValueError(f"expected a JSON object, got {type(value).__name__}")
+            raise SectionError(f"expected a JSON object, got {type(value).__name__}")
         return _lowered_members(value)
     except msgspec.MsgspecError as error:
-        raise ValueError(str(error)) from error
+        raise SectionError(str(error)) from error
     except RecursionError as error:
-        raise ValueError("the document is nested too deeply") from error
+        raise SectionError("the document is nested too deeply") from error
 
 
 def _lowered_members(value: Mapping[str, JsonValue]) -> JsonObject:
@@ -83,21 +88,21 @@ def _without_nulls(value: JsonValue) -> JsonValue:
 
 
 def object_of(parent: Mapping[str, JsonValue], name: str) -> JsonObject:
-    """Return a member that is an object; an empty one where it is absent or null. Raises ValueError."""
+    """Return a member that is an object; an empty one where it is absent or null. Raises SectionError."""
     value = parent.get(name.lower())
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise ValueError(f"{name}: expected an object, got {type(value).__name__}")
+        raise SectionError(f"{name}: expected an object, got {type(value).__name__}")
     return value
 
 
 def fitted(given: Mapping[str, JsonValue], shape: type[T], where: str) -> T:
-    """Convert a document with lower-case names. Raises ValueError that names the section and the field."""
+    """Convert a document with lower-case names. Raises SectionError, which names the section and the field."""
     try:
         return msgspec.convert(_spelled(dict(given), inspect.type_info(shape)), shape)
     except msgspec.ValidationError as error:
-        raise ValueError(f"{where}: {error}") from error
+        raise SectionError(f"{where}: {error}") from error
 
 
 @cache
@@ -134,14 +139,14 @@ def _spec(slo: NodeSLORendered) -> JsonObject:
 
 
 def raw_section(slo: NodeSLORendered | None, name: str) -> JsonObject:
-    """Return a section with lower-case names, the whole spec for no name; empty where there is none. Raises ValueError."""
+    """Return a section with lower-case names, the whole spec for no name; empty where there is none. Raises SectionError."""
     if slo is None:
         return {}
     return object_of(_spec(slo), name) if name else _spec(slo)
 
 
 def section(slo: NodeSLORendered | None, name: str, shape: type[T]) -> T:
-    """Return a section as a struct, whose defaults count for what is absent. Raises ValueError."""
+    """Return a section as a struct, whose defaults count for what is absent. Raises SectionError."""
     return fitted(raw_section(slo, name), shape, name)
 
 

@@ -32,6 +32,8 @@ STATUSES_SHARE = 100
 """Statuses of one decision at most."""
 
 _FAILED = frozenset({RunPhase.FAILED, RunPhase.EVICTED})
+_PHASES = {phase.value: phase for phase in PodGroupPhase}
+"""A stored status with any other phase begins again without one."""
 _OBJECT = msgspec.json.Decoder(AnyObject)
 
 
@@ -87,9 +89,8 @@ class PodGroups:
             last = PodGroupStatus(namespace=namespace, name=name, uid=group.metadata.uid)
         least = group.spec.min_member
         members = members_of(gang)
-        before = PodGroupState(
-            PodGroupPhase(last.phase), last.scheduled, last.running, last.succeeded, last.failed, last.schedule_start_time
-        )
+        phase = _PHASES.get(last.phase, PodGroupPhase.NONE)
+        before = PodGroupState(phase, last.scheduled, last.running, last.succeeded, last.failed, last.schedule_start_time)
         state = synchronised(before, least, members, parse_rfc3339(group.metadata.creation_timestamp), now)
         return PodGroupStatus(
             namespace=namespace,

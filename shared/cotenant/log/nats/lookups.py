@@ -6,10 +6,12 @@ requests only what its credentials allow, by the subject of the request (`confin
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 
 import msgspec
 
+from cotenant.api.times import parse_rfc3339
+from cotenant.events.commits import LogDeclared
 from cotenant.events.envelope import Event, EventError
 from cotenant.log.contract import EXECUTION, HISTORY, LOG, USAGE, Head, LogUnavailableError
 from cotenant.log.nats.access import NODES_API
@@ -17,7 +19,7 @@ from cotenant.log.nats.confined import last_message
 from cotenant.log.nats.decoding import REPLACES, event_of, is_tombstone
 from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream, StoredMessage
 from cotenant.log.nats.wire import BusClient, parse_headers
-from cotenant.model.subjects import execution_subject
+from cotenant.model.subjects import LOG_IDENTITY, execution_subject
 
 
 class _IdOnly(msgspec.Struct):
@@ -25,6 +27,8 @@ class _IdOnly(msgspec.Struct):
 
 
 _ID = msgspec.json.Decoder(_IdOnly)
+MOST_IDENTITIES = 64
+"""A restore, or another LOG, adds one or two; in what lies behind more of them nothing is found."""
 
 
 def id_of(message: StoredMessage) -> str:
@@ -33,6 +37,28 @@ def id_of(message: StoredMessage) -> str:
         return _ID.decode(message.data).id
     except msgspec.DecodeError:
         return ""
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """An identity of LOG as HISTORY holds it: where, its sequence on LOG, and when that LOG was created."""
+
+    at: int
+    sequence: int
+    created: str
+
+
+def newest_run(marks: Sequence[Mark]) -> int:
+    """Return the index of the mark with which HISTORY last began to copy LOG from its start; 0 where it did so once."""
+    for i in range(len(marks) - 1, 0, -1):
+        if marks[i].sequence <= marks[i - 1].sequence:
+            return i
+    return 0
+
+
+def is_of(event: Event, created: str) -> bool:
+    """Return whether an event may be of the LOG that was created then: those of an earlier LOG are older."""
+    since = parse_rfc3339(created)
+    return since is None or event.time is None or event.time >= since
 
 
 class Lost(msgspec.Struct, frozen=True):
@@ -120,24 +146,44 @@ class Lookups:
         return await self._find_in_history(int(number)) if stream == LOG else Lost(f"no longer kept in {stream}")
 
     async def _find_in_history(self, wanted: int) -> Event | Lost:
-        """Search by halves between the first and the last message that HISTORY holds: its own sequences grow with those of LOG,
-        which its messages carry. Some 20 reads, and one for what is older than all of it."""
+        """Search each part of HISTORY in which its own sequences grow with those of LOG, which its messages carry, by halves,
+        the newest part first. Some 20 reads a part, and a few for what is older than all of it."""
         state = await self._api.state(HISTORY)
         low, high = max(state.first_seq, 1), state.last_seq
         oldest = await self.get(HISTORY, low) if low <= high else None
         if oldest is None:
             return Lost("no longer kept in LOG, and HISTORY holds nothing")
-        if wanted < oldest.sequence:
+        marks = await self._identities(low)
+        newest = newest_run(marks)
+        once = newest == 0 and (not marks or marks[0].sequence >= oldest.sequence)
+        if once and wanted < oldest.sequence:
             return Lost(f"older than what HISTORY keeps, which begins at {oldest.ref}")
+        for part in range(len(marks), -1, -1):
+            first = marks[part - 1].at if part else low
+            found = await self._halve(wanted, first, high)
+            if found is not None and (not marks or part > newest or is_of(found, marks[newest].created)):
+                return found
+            high = first - 1
+        return Lost("no longer kept in LOG, and missing in HISTORY")
+
+    async def _halve(self, wanted: int, low: int, high: int) -> Event | None:
         while low <= high:
             middle = (low + high) // 2
             event = await self.get(HISTORY, middle)
-            if event is None:
-                break
-            if event.sequence == wanted:
+            if event is None or event.sequence == wanted:
                 return event
-            if event.sequence < wanted:
-                low = middle + 1
-            else:
-                high = middle - 1
-        return Lost("no longer kept in LOG, and missing in HISTORY")
+            low, high = (middle + 1, high) if event.sequence < wanted else (low, middle - 1)
+        return None
+
+    async def _identities(self, first: int) -> list[Mark]:
+        """LOG's identities in HISTORY: after a restore HISTORY copies LOG again from its beginning, where its identity is."""
+        found: list[Mark] = []
+        after = first - 1
+        while len(found) < MOST_IDENTITIES:
+            message = await self._answer("the identity of LOG", self._api.next(HISTORY, LOG_IDENTITY, after))
+            event = self._decoded(HISTORY, message)
+            if message is None or event is None or not isinstance(event.data, LogDeclared):
+                break
+            after = message.sequence
+            found.append(Mark(after, event.sequence, event.data.created))
+        return found

@@ -10,7 +10,7 @@ import pytest
 from cotenant.api.objects.pod import Pod
 from cotenant.model.bounds import MAX_SECONDS
 from cotenant_node_executor.runtime.interface import Start, Stop
-from tests.unit.node_executor.builders_node_executor import START, Bench, batch, pod
+from tests.unit.node_executor.builders_node_executor import START, Bench, batch, pod, snapshot
 
 HUGE = (10**12, 9 * 10**18)
 
@@ -89,3 +89,23 @@ def test_a_policy_of_cpu_burst_that_is_none_is_reported() -> None:
         "cpuBurstStrategy: policy 'always' is unknown, "
         "expected one of none, auto, cpuBurstOnly, cfsQuotaBurstOnly: none is used",
     )]
+
+
+@pytest.mark.parametrize(
+    ("section", "strategy"),
+    [
+        ("resourceUsedThresholdWithBE", "memory-evict"),
+        ("resourceQOSStrategy", "page-cache"),
+        ("systemStrategy", "system-config"),
+    ],
+)
+def test_a_section_that_is_no_object_is_reported_and_its_strategy_keeps_its_last_decision(section: str, strategy: str) -> None:
+    bench = Bench().load()
+    bench.reading = snapshot(1000)
+    bench.place(batch("plain"))
+    bench.slo(enable=True, spec=msgspec.Raw(f'{{"{section}": 5}}'.encode()))
+    problems = bench.look(1).core.plan(bench.now).problems
+    texts = [text for each in problems if each.strategy == strategy for text in each.texts]
+    assert texts == [f"{section}: expected an object, got int: the last decision stays in force"]
+    assert bench.core.findings == [], "an unreadable section is no dead letter"
+    assert bench.look(1).core.plan(bench.now).problems == (), "told once"
