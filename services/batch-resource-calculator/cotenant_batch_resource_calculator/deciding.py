@@ -30,6 +30,7 @@ from cotenant.model.names import BATCH_CPU, BATCH_MEMORY
 from cotenant.model.quantities import QuantityError
 from cotenant.model.tiers import OVERCOMMITTED
 from cotenant.model.times import NEVER
+from cotenant.model.values import Value
 from cotenant_batch_resource_calculator.composing import compose, compose_withdrawn
 from cotenant_batch_resource_calculator.config import colocation
 from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
@@ -109,7 +110,7 @@ def _effective(state: NodeState, configuration: Configuration, pools: RiskPools,
     )
 
 
-class _Withdrawn(msgspec.Struct, frozen=True, gc=False):
+class _Withdrawn(Value, frozen=True):
     """The node offers nothing: the code, and the reason in words."""
 
     reason: str
@@ -117,14 +118,14 @@ class _Withdrawn(msgspec.Struct, frozen=True, gc=False):
     degraded: bool = False
 
 
-class _Unknown(msgspec.Struct, frozen=True, gc=False):
+class _Unknown(Value, frozen=True):
     """The node is silent: its last figures are kept."""
 
     last: NodeResources
     since: datetime
 
 
-class _Offered(msgspec.Struct, frozen=True, gc=False):
+class _Offered(Value, frozen=True):
     """The formula's result for the node."""
 
     node: NodeAmounts

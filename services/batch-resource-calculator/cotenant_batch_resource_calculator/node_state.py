@@ -20,6 +20,7 @@ from cotenant.events.node.yarn import YarnNode
 from cotenant.model.bounds import saturated
 from cotenant.model.names import LABEL_NUMA_RESERVATION
 from cotenant.model.quantities import QuantityError
+from cotenant.model.values import Value
 from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
 from cotenant_batch_resource_calculator.config.risk import RiskBudget
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, of_mapping
@@ -40,7 +41,7 @@ from cotenant_batch_resource_calculator.topology import DeclaredTopology, machin
 _NO_USAGE = Usage()
 
 
-class HardwareFields(msgspec.Struct, frozen=True, gc=False):
+class HardwareFields(Value, frozen=True):
     """The parts of the event that follow from the node's CPUs and devices, whether it offers anything or not."""
 
     cpu_normalization: str = ""
@@ -48,7 +49,7 @@ class HardwareFields(msgspec.Struct, frozen=True, gc=False):
     devices: DeviceTotals = DeviceTotals()
 
 
-class NodeSettings(msgspec.Struct, frozen=True, gc=False):
+class NodeSettings(Value, frozen=True):
     """The parts of the node's event that do not depend on measurements. `notes`: texts for the message, in order; `base`: the
     strategy as JSON, without the node's own annotation and labels; `ratio`: of batch-cpu; `group`: the nodes whose hours a
     risk budget counts together.
@@ -69,7 +70,7 @@ class NodeSettings(msgspec.Struct, frozen=True, gc=False):
     notes: tuple[str, ...] = ()
 
 
-class Standing(msgspec.Struct, frozen=True, gc=False):
+class Standing(Value, frozen=True):
     """The node's desired resources event, valid until the next event of the node is folded; a cache.
 
     `news`: publish at once. `differs`: publish once the last event is older than `refresh_seconds`. `withdrawal`: the only

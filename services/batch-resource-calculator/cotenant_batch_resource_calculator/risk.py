@@ -20,9 +20,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-import msgspec
-
 from cotenant.events.node.resources import NodeResources, NodeRisk
+from cotenant.model.values import Value
 from cotenant_batch_resource_calculator.config.risk import RiskBudget
 from cotenant_batch_resource_calculator.formulas.batch import CalculatePolicy, is_reclaimed
 from cotenant_batch_resource_calculator.formulas.risk_budget import (
@@ -96,7 +95,7 @@ class RiskPools:
         return RiskPool(tuple(counts), max((seen for seen, nodes in hours.items() if nodes > 0), default=0))
 
 
-class Risk(msgspec.Struct, frozen=True, gc=False):
+class Risk(Value, frozen=True):
     """The risk part of the node's event; whether its margin is chosen now. `assumed_milli`, `real_milli`: of the observation;
     None: nothing was observed."""
 

@@ -18,6 +18,7 @@ from cotenant.domain.topology import zones
 from cotenant.events.node.topology import MachineTopology
 from cotenant.model.names import CPU, MEMORY
 from cotenant.model.quantities import QuantityError, Scalar, parse_milli, parse_value
+from cotenant.model.values import Value
 from cotenant_batch_resource_calculator.formulas.amounts import THOUSANDTHS, ZERO, Amounts
 
 
@@ -36,7 +37,7 @@ class _Topology(View, frozen=True, kw_only=True):
     zones: list[_Zone] = []
 
 
-class DeclaredTopology(msgspec.Struct, frozen=True, gc=False):
+class DeclaredTopology(Value, frozen=True):
     """What a NodeResourceTopology object declares."""
 
     zones: dict[str, Amounts] = {}

@@ -27,6 +27,7 @@ from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.model.bounds import Amount
 from cotenant.model.names import ANNOTATION_COLOCATION_STRATEGY, CPU, MEMORY
 from cotenant.model.quantities import QuantityError
+from cotenant.model.values import Value
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.contention import ContentionMessages
 from cotenant_metrics_ingest.policy import CollectPolicy, PolicyInForce, collect_policy, wants_time_of_day
@@ -70,7 +71,7 @@ class ExecutorView(PayloadView, frozen=True, kw_only=True):
 _METRIC = msgspec.json.Decoder(NodeMetricComputed)
 
 
-class PredictionFigures(msgspec.Struct, frozen=True, gc=False):
+class PredictionFigures(Value, frozen=True):
     """The prediction of the last report as metrics show it. `predictors`: name, reclaimable part of requests, peak."""
 
     reclaimable: Usage | None
@@ -85,7 +86,7 @@ class PredictionFigures(msgspec.Struct, frozen=True, gc=False):
         return cls(metric.prod_reclaimable, metric.prod_peak, predictors)
 
 
-class PublishedReport(msgspec.Struct, frozen=True, gc=False):
+class PublishedReport(Value, frozen=True):
     """The node's last report, encoded, which takes a third of the memory: it is needed as a whole only of a silent node. Its
     digest, most of it, is left out if the windows hold the same (`node_report.with_digest`)."""
 

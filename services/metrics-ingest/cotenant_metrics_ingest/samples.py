@@ -9,11 +9,11 @@ A table is kept as bytes: 8 a sample, which the garbage collector need not trave
 
 import struct
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from cotenant.events.node.usage import UsageSample
+from cotenant.model.values import Value
 from cotenant_metrics_ingest.varints import integers
 
 LARGEST_VALUE = 2**44
@@ -22,7 +22,7 @@ LARGEST_VALUE = 2**44
 Table = npt.NDArray[np.int64]
 
 
-class Samples(msgspec.Struct, frozen=True, gc=False):
+class Samples(Value, frozen=True):
     """A regular message's samples. `size`: how many of each series."""
 
     data: bytes

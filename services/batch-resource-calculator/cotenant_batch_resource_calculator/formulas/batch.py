@@ -32,6 +32,7 @@ from enum import StrEnum
 import msgspec
 
 from cotenant.model.tiers import RECLAIMING, PriorityClass
+from cotenant.model.values import Value
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, margin_of, share
 
 
@@ -48,7 +49,7 @@ _POLICIES = {policy.value: policy for policy in CalculatePolicy}
 _MID = PriorityClass.MID
 
 
-class PodNeed(msgspec.Struct, frozen=True, gc=False):
+class PodNeed(Value, frozen=True):
     """A running or pending pod on the node. `key` is namespace/name, `tier` its priority class after defaulting.
 
     `exclusive`: an LSE pod. `zones`: the NUMA ids allocated to it; empty: spread over all.
@@ -66,7 +67,7 @@ class PodNeed(msgspec.Struct, frozen=True, gc=False):
         return self.tier not in RECLAIMING
 
 
-class MeasuredUsage(msgspec.Struct, frozen=True, gc=False):
+class MeasuredUsage(Value, frozen=True):
     """Usage of a pod or host application; `priority`: the tier in the metric, empty without one."""
 
     key: str
@@ -74,7 +75,7 @@ class MeasuredUsage(msgspec.Struct, frozen=True, gc=False):
     priority: str = ""
 
 
-class HighPriorityNeed(msgspec.Struct, frozen=True, gc=False):
+class HighPriorityNeed(Value, frozen=True):
     """Sums over the HP pods, and the pods that were counted by a rule instead of a measurement."""
 
     request: Amounts = ZERO
@@ -86,7 +87,7 @@ class HighPriorityNeed(msgspec.Struct, frozen=True, gc=False):
     dangling: tuple[str, ...] = ()
 
 
-class BatchStrategy(msgspec.Struct, frozen=True, gc=False):
+class BatchStrategy(Value, frozen=True):
     """The formula's part of the colocation strategy. Percent values are integers; thresholds None: no cap."""
 
     cpu_reclaim_percent: int
@@ -97,7 +98,7 @@ class BatchStrategy(msgspec.Struct, frozen=True, gc=False):
     memory_threshold_percent: int | None = None
 
 
-class BatchTerms(msgspec.Struct, frozen=True, gc=False):
+class BatchTerms(Value, frozen=True):
     """All terms of one calculation (milli-CPUs, bytes); `batch` is the result."""
 
     capacity: Amounts

@@ -17,12 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
 from cotenant.api.objects.device import Device
 from cotenant.model.bounds import saturated
 from cotenant.model.names import GPU, GPU_CORE, GPU_SHARED, RDMA
 from cotenant.model.quantities import QuantityError, resource_amount
+from cotenant.model.values import Value
 
 TYPE_GPU = "gpu"
 TYPE_RDMA = "rdma"
@@ -34,7 +33,7 @@ _DEPRECATED = "kubernetes.io/"
 _RENAMED = frozenset({"rdma", "fpga", "gpu", "gpu-core", "gpu-memory", "gpu-memory-ratio"})
 
 
-class DeviceTotals(msgspec.Struct, frozen=True, gc=False):
+class DeviceTotals(Value, frozen=True):
     """`error`: why the object counts as none."""
 
     amounts: dict[str, int] = {}

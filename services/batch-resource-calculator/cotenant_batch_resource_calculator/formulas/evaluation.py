@@ -21,6 +21,7 @@ import msgspec
 
 from cotenant.domain.reservation import NodeReservation, kubelet_reserved, node_reserved
 from cotenant.model.tiers import NOT_PROD
+from cotenant.model.values import Value
 from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
 from cotenant_batch_resource_calculator.config.forecast import by_time_of_day
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, of_mapping, total
@@ -48,7 +49,7 @@ DEFAULT_UPDATE_SECONDS = 300
 DEFAULT_DIFF_THRESHOLD = 0.1
 
 
-class NodeAmounts(msgspec.Struct, frozen=True, gc=False):
+class NodeAmounts(Value, frozen=True):
     """The node's capacity, allocatable and reservation: cpu in milli-CPUs, everything else in base units."""
 
     capacity: dict[str, int]
@@ -56,7 +57,7 @@ class NodeAmounts(msgspec.Struct, frozen=True, gc=False):
     reservation: NodeReservation = NodeReservation()
 
 
-class NodeMeasurement(msgspec.Struct, frozen=True, gc=False):
+class NodeMeasurement(Value, frozen=True):
     """The node's latest metric. `node_usage` None: the node reported no total; memory is the working set."""
 
     update_time: datetime | None
@@ -69,7 +70,7 @@ class NodeMeasurement(msgspec.Struct, frozen=True, gc=False):
     """The predicted peak of prod pods and the system; None: there is no prediction."""
 
 
-class NodeDemand(msgspec.Struct, frozen=True, gc=False):
+class NodeDemand(Value, frozen=True):
     """A metric and the pods of a node, summed up. `metrics` by `namespace/name`; `prod_request`: of its prod pods."""
 
     measurement: NodeMeasurement
@@ -79,7 +80,7 @@ class NodeDemand(msgspec.Struct, frozen=True, gc=False):
     prod_request: Amounts
 
 
-class CalculatedResources(msgspec.Struct, frozen=True, gc=False):
+class CalculatedResources(Value, frozen=True):
     """`terms` None: batch and mid are withdrawn. `zones` are zone-level amounts."""
 
     terms: BatchTerms | None = None

@@ -13,14 +13,13 @@ much of a prediction is offered changes them before. The margin is that of a ris
 
 from __future__ import annotations
 
-import msgspec
-
+from cotenant.model.values import Value
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, share
 
 STATIC_MODE = "static"
 
 
-class MidStrategy(msgspec.Struct, frozen=True, gc=False):
+class MidStrategy(Value, frozen=True):
     """The formula's part of the colocation strategy, in integer percent."""
 
     cpu_threshold_percent: int = 100
@@ -31,7 +30,7 @@ class MidStrategy(msgspec.Struct, frozen=True, gc=False):
     static_memory_percent: int = 0
 
 
-class MidTerms(msgspec.Struct, frozen=True, gc=False):
+class MidTerms(Value, frozen=True):
     """All terms of one calculation (milli-CPUs, bytes); `mid` is the result. `measured` False: in static mode only `limit` and
     `mid` are figures."""
 

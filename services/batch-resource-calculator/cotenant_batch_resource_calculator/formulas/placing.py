@@ -14,16 +14,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-import msgspec
-
 from cotenant.model.names import ANNOTATION_CPU_NORMALIZATION_RATIO, BATCH_CPU, BATCH_MEMORY
 from cotenant.model.quantities import multiply_milli
+from cotenant.model.values import Value
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts
 
 MAX_RATIO = 1_000_000.0
 
 
-class Offer(msgspec.Struct, frozen=True, gc=False):
+class Offer(Value, frozen=True):
     """`origin`: batch amounts before the foreign share. `offered`: what batch pods may request; None: withdrawn."""
 
     origin: Amounts

@@ -29,6 +29,7 @@ from cotenant.model.bounds import Amount
 from cotenant.model.names import CPU, MEMORY
 from cotenant.model.quantities import QuantityError
 from cotenant.model.tiers import NOT_PROD, PriorityClass
+from cotenant.model.values import Value
 from cotenant_metrics_ingest.means import NODE_ROW as NODE_ROW
 from cotenant_metrics_ingest.prediction import checkpoints
 from cotenant_metrics_ingest.prediction.buckets import Floats
@@ -68,7 +69,7 @@ class PredictionPlacement(PayloadView, frozen=True, kw_only=True):
     bound_at: datetime | None = None
 
 
-class PredictedPod(msgspec.Struct, frozen=True, gc=False):
+class PredictedPod(Value, frozen=True):
     """A placement as prediction sees it. `created_seconds`: since the epoch; `tier` with its default."""
 
     uid: str

@@ -8,16 +8,16 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
 
-import msgspec
 import numpy as np
 
+from cotenant.model.values import Value
 from cotenant_metrics_ingest.samples import Samples, Table
 
 Cuts = list[tuple[int, int, int]]
 """Slots of a message in order: (slot, index of its first sample, index after its last one)."""
 
 
-class WaitingMessage(msgspec.Struct, frozen=True, gc=False):
+class WaitingMessage(Value, frozen=True):
     """An accepted message. `first`: the index of its first new sample; `keys`: of its series, in their order."""
 
     end_ms: int
