@@ -21,13 +21,13 @@ from typing import BinaryIO
 import msgspec
 
 from cotenant_console.up.forking.process_title import ROOM
-from cotenant_console.up.forking.server import MAX_MESSAGE_BYTES, Ended, Fork, Forked
+from cotenant_console.up.forking.server import MAX_MESSAGE_BYTES, Exited, Fork, Forked
 from cotenant_console.up.parent_death import end_with_parent
 
 FORK_SERVER = "cotenant_console.up.forking.server"
 """The module that runs it."""
 END_SECONDS = 5.0
-_ANSWERS = msgspec.json.Decoder(Forked | Ended)
+_ANSWERS = msgspec.json.Decoder(Forked | Exited)
 
 
 class ForkServer:
@@ -113,7 +113,7 @@ class ForkServer:
                         waiting.set_result((pid, ended))
                     else:  # whoever wanted it was cancelled
                         _terminate(pid)
-                case Ended(pid=pid, code=code):
+                case Exited(pid=pid, code=code):
                     if pid in self._ends:
                         _set(self._ends.pop(pid), code)
 

@@ -1,7 +1,7 @@
 """The fork server: a process that has imported what all services share, and forks itself for each service to start.
 
 In, on a channel that it inherits: requests (`Fork`) to run a module, each with a file for the module's output. Out, on the
-same channel: the pids of forks, and how they ended (`Forked`, `Ended`). It ends when the channel is closed; the kernel then
+same channel: the pids of forks, and how they ended (`Forked`, `Exited`). It ends when the channel is closed; the kernel then
 sends its forks SIGTERM.
 
 Most of a service's start is importing (0.5-0.7 s of CPU time), and most of that is the same in all: a fork needs 0.03-0.2 s.
@@ -50,7 +50,7 @@ class Forked(msgspec.Struct, frozen=True, tag=True):
     pid: int
 
 
-class Ended(msgspec.Struct, frozen=True, tag=True):
+class Exited(msgspec.Struct, frozen=True, tag=True):
     """A fork has ended; `code` is its exit status, or the negative number of the signal that killed it."""
 
     pid: int
@@ -107,10 +107,10 @@ def _report_ends(channel: socket.socket) -> None:
             return
         if not pid:
             return
-        _say(channel, Ended(pid, os.waitstatus_to_exitcode(status)))
+        _say(channel, Exited(pid, os.waitstatus_to_exitcode(status)))
 
 
-def _say(channel: socket.socket, message: Forked | Ended) -> None:
+def _say(channel: socket.socket, message: Forked | Exited) -> None:
     # A supervisor that has closed the channel needs no answers.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         channel.send(msgspec.json.encode(message))
