@@ -59,11 +59,12 @@ async def up(process: Supervised, *, other_than: int = 0) -> int:
 
 
 def alive(pid: int) -> bool:
+    """Whether the process runs: one that has ended and that nobody has awaited yet does not."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
         return False
-    return True
+    return state != "Z"
 
 
 async def test_a_fork_has_its_arguments_a_session_its_exit_status_and_no_thread_beside_its_own(supervisor: Supervisor) -> None:
