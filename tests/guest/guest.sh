@@ -73,7 +73,7 @@ UNIT
 # Emulated on one host thread: several at once have panicked while the guest patches its own code, and are no faster.
 # On a crowded host the emulated timer ticks late; without no_timer_check the kernel takes it for broken and panics.
 # shellcheck disable=SC2086 # GUEST_ARGS are several words
-timeout -k 5 "${GUEST_LIMIT:-1800}" qemu-system-x86_64 -M pc -accel tcg,thread=single,tb-size=256 -cpu max \
+timeout --foreground -k 5 "${GUEST_LIMIT:-1800}" qemu-system-x86_64 -M pc -accel tcg,thread=single,tb-size=256 -cpu max \
   -smp 2 -m 1024 -nodefaults -display none -serial "file:$out/console" -no-reboot \
   -kernel "$cache/vmlinuz" -initrd "$cache/initrd.gz" -device virtio-rng-pci \
   -append "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off nokaslr init_on_alloc=0 audit=0 ${SYSTEMD:+mode=systemd}" \
