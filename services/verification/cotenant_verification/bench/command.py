@@ -127,7 +127,7 @@ def recover(nodes: int, pods: int, output: str | None) -> None:
 
 
 @command.command("gang-kills")
-@click.option("--nodes", type=click.IntRange(1, 4_000), default=200, show_default=True, help="Simulated nodes.")
+@click.option("--nodes", type=click.IntRange(1, 4_000), default=240, show_default=True, help="Simulated nodes.")
 @click.option("--gang", type=click.IntRange(2, 7_749), default=500, show_default=True, help="Pods of a gang.")
 @click.option("--times", type=click.IntRange(1, 1_000), default=50, show_default=True, help="Kills of the scheduler.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of the moments at which it is killed.")

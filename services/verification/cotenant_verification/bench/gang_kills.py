@@ -18,9 +18,11 @@ import msgspec
 
 from cotenant.events.node.metrics import NodeMetricComputed
 from cotenant.events.node.runs import RunPhase, RunStatus
-from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.log.contract import LOG, Reader
 from cotenant.log.nats.jetstream import JetStream
+from cotenant.log.nats.log import read_all
+from cotenant_node_executor.core.core import MAX_PODS
 from cotenant_verification.bench.audit.verification import AuditResult, verify
 from cotenant_verification.bench.stack import fleets, start_stack
 from cotenant_verification.bench.testbed import BenchError, Testbed
@@ -81,8 +83,20 @@ class _Log:
                     self.wrong.append(f"{data.name} runs while {members} of {self._size} members are placed ({event.ref})")
 
 
+async def _why(testbed: Testbed) -> str:
+    """Why pods wait, as the scheduler last said of one of them."""
+    for event in await read_all(testbed.log, LOG, ("waiting.>",)):
+        if isinstance(event.data, Waiting) and not event.tombstone:
+            reasons = (f"{each.code} {each.resource} on {each.count} nodes, {each.detail}" for each in event.data.reasons)
+            return f"{event.data.name} waits: {'; '.join(reasons)}"
+    return "no pod is known to wait"
+
+
 async def run(nodes: int, gang: int, rounds: int, seed: int, say: Callable[[str], None]) -> GangKills:
-    """Carry out one run. Raises BenchError where a round does not end."""
+    """Carry out one run. Raises BenchError where a round does not end, or the nodes have no room for all gangs."""
+    if gang * (rounds + 1) > nodes * MAX_PODS:
+        needed = -(-gang * (rounds + 1) // MAX_PODS)
+        raise BenchError(f"{rounds + 1} gangs of {gang} pods need {needed} nodes of {MAX_PODS} pods each, not {nodes}")
     workload = synthetic(nodes, gang * (rounds + 1), 1, gang=gang)
     chance = random.Random(seed)
     async with Testbed() as testbed:
@@ -117,7 +131,7 @@ async def run(nodes: int, gang: int, rounds: int, seed: int, say: Callable[[str]
                 await log.read(0.05)
                 if time.monotonic() - begun > ROUND_SECONDS:
                     found = f"; wrong so far: {log.wrong}" if log.wrong else ", nothing wrong so far"
-                    missing = f"round {number}: {len(log.placed) - done} members placed{found}"
+                    missing = f"round {number}: {len(log.placed) - done} members placed{found}; {await _why(testbed)}"
                     raise BenchError(f"{missing}: {testbed.tail('scheduler', 3000)}")
             took = time.monotonic() - begun
             if not number:
