@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import aiohttp
 import nats
-import pytest
 
 from cotenant.log.contract import LOG
-from tests.integration.gateway.gateway_process import WAIT_SECONDS, GatewayProcess, body_of
+from tests.integration.gateway.gateway_process import body_of
 from tests.nats_server import NatsServer
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -18,20 +16,6 @@ QUOTAS = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/default/elasticquotas
 MAPS = 250
 LABELS = {"of": "collection"}
 SELECTED = {"labelSelector": "of=collection"}
-
-
-@pytest.fixture
-async def gateway(nats_server: NatsServer) -> AsyncIterator[GatewayProcess]:
-    process = GatewayProcess(nats_server.url)
-    await process.ready()
-    yield process
-    process.close()
-
-
-@pytest.fixture
-async def http(gateway: GatewayProcess) -> AsyncIterator[aiohttp.ClientSession]:
-    async with gateway.session(timeout=aiohttp.ClientTimeout(total=WAIT_SECONDS)) as session:
-        yield session
 
 
 def config_map(name: str) -> dict[str, object]:
@@ -51,15 +35,15 @@ def quota(name: str, parent: str, *, is_parent: bool) -> dict[str, object]:
 
 
 async def test_a_collection_is_deleted_in_batches_and_what_is_not_selected_stays(
-    http: aiohttp.ClientSession, nats_server: NatsServer
+    session: aiohttp.ClientSession, nats_server: NatsServer
 ) -> None:
     names = [f"map-{number:03}" for number in range(MAPS)]
-    await body_of(await http.post(CONFIG_MAPS, json={**config_map("other"), "metadata": {"name": "other"}}), 201)
-    for answer in await asyncio.gather(*(http.post(CONFIG_MAPS, json=config_map(name)) for name in names)):
+    await body_of(await session.post(CONFIG_MAPS, json={**config_map("other"), "metadata": {"name": "other"}}), 201)
+    for answer in await asyncio.gather(*(session.post(CONFIG_MAPS, json=config_map(name)) for name in names)):
         await body_of(answer, 201)
-    answered = await body_of(await http.delete(CONFIG_MAPS, params=SELECTED), 200)
+    answered = await body_of(await session.delete(CONFIG_MAPS, params=SELECTED), 200)
     assert [item["metadata"]["name"] for item in answered["items"]] == names
-    left = await body_of(await http.get(CONFIG_MAPS), 200)
+    left = await body_of(await session.get(CONFIG_MAPS), 200)
     assert [item["metadata"]["name"] for item in left["items"] if item["metadata"].get("labels") == LABELS] == []
     assert "other" in [item["metadata"]["name"] for item in left["items"]]
     client = await nats.connect(nats_server.url)
@@ -73,19 +57,19 @@ async def test_a_collection_is_deleted_in_batches_and_what_is_not_selected_stays
     assert len(batches) <= MAPS // 10
 
 
-async def test_a_quota_is_deleted_with_its_children_whichever_comes_first(http: aiohttp.ClientSession) -> None:
-    await body_of(await http.post(QUOTAS, json=quota("a-parent", "koordinator-root-quota", is_parent=True)), 201)
-    await body_of(await http.post(QUOTAS, json=quota("b-child", "a-parent", is_parent=False)), 201)
-    await body_of(await http.delete(f"{QUOTAS}/a-parent"), 403)
-    await body_of(await http.delete(QUOTAS, params=SELECTED), 200)
-    left = await body_of(await http.get(QUOTAS, params=SELECTED), 200)
+async def test_a_quota_is_deleted_with_its_children_whichever_comes_first(session: aiohttp.ClientSession) -> None:
+    await body_of(await session.post(QUOTAS, json=quota("a-parent", "koordinator-root-quota", is_parent=True)), 201)
+    await body_of(await session.post(QUOTAS, json=quota("b-child", "a-parent", is_parent=False)), 201)
+    await body_of(await session.delete(f"{QUOTAS}/a-parent"), 403)
+    await body_of(await session.delete(QUOTAS, params=SELECTED), 200)
+    left = await body_of(await session.get(QUOTAS, params=SELECTED), 200)
     assert left["items"] == []
 
 
-async def test_a_dry_run_of_a_collection_deletes_nothing(http: aiohttp.ClientSession) -> None:
+async def test_a_dry_run_of_a_collection_deletes_nothing(session: aiohttp.ClientSession) -> None:
     for name in ("one", "two"):
-        await body_of(await http.post(CONFIG_MAPS, json=config_map(name)), 201)
-    answered = await body_of(await http.delete(CONFIG_MAPS, params={**SELECTED, "dryRun": "All"}), 200)
+        await body_of(await session.post(CONFIG_MAPS, json=config_map(name)), 201)
+    answered = await body_of(await session.delete(CONFIG_MAPS, params={**SELECTED, "dryRun": "All"}), 200)
     assert len(answered["items"]) == 2
-    left = await body_of(await http.get(CONFIG_MAPS, params=SELECTED), 200)
+    left = await body_of(await session.get(CONFIG_MAPS, params=SELECTED), 200)
     assert [item["metadata"]["name"] for item in left["items"]] == ["one", "two"]

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import socket
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
@@ -32,14 +31,6 @@ EVENTS = "/apis/cotenant.io/v1/events"
 WATCHES = 2000
 MIB = 1 << 20
 LARGE_BYTES = 700 * 1024
-
-
-@pytest.fixture
-async def gateway(nats_server: NatsServer) -> AsyncIterator[GatewayProcess]:
-    process = GatewayProcess(nats_server.url)
-    await process.ready()
-    yield process
-    process.close()
 
 
 async def gauge(gateway: GatewayProcess, name: str, label: str) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import aiohttp
@@ -39,12 +39,6 @@ def gateway(shared_nats_server: NatsServer) -> Iterator[GatewayProcess]:
     asyncio.run(process.ready())
     yield process
     process.close()
-
-
-@pytest.fixture
-async def session(gateway: GatewayProcess) -> AsyncIterator[aiohttp.ClientSession]:
-    async with gateway.session(timeout=aiohttp.ClientTimeout(total=WAIT_SECONDS)) as found:
-        yield found
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)

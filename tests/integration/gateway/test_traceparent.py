@@ -6,9 +6,6 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-
-import pytest
 
 from cotenant.events import Event
 from cotenant.log.contract import LOG
@@ -22,14 +19,6 @@ from tests.streams import declare_streams
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 LATER = "0af7651916cd43dd8448eb211c80319c"
 SPAN = "00f067aa0ba902b7"
-
-
-@pytest.fixture
-async def gateway(nats_server: NatsServer) -> AsyncIterator[GatewayProcess]:
-    made = GatewayProcess(nats_server.url)
-    await made.ready()
-    yield made
-    made.close()
 
 
 async def writes(log: NatsLog, name: str) -> list[Event]:
