@@ -53,8 +53,8 @@ class Fluctuation:
         self._last: tuple[float, int] | None = None
         """CPUs used and length of the last reading."""
 
-    def tell(self, used_ns: int, length_ns: int) -> None:
-        """Take one reading: the CPU time used over this length."""
+    def add(self, used_ns: int, length_ns: int) -> None:
+        """Add one reading: the CPU time used over this length."""
         last, self._last = self._last, (used_ns / length_ns, length_ns)
         if last is None:
             return
@@ -139,7 +139,7 @@ class Spikes:
         first = readings.popleft()
         length = readings[0].at_ns - first.at_ns
         if length > 0:
-            self._fluctuation.tell(readings[0].value - first.value, length)
+            self._fluctuation.add(readings[0].value - first.value, length)
 
     def _forget(self) -> None:
         self._readings.clear()

@@ -77,7 +77,7 @@ def test_an_unreadable_section_is_reported_with_its_field_and_switches_its_strat
     assert own[0].startswith(f"{section}: ")
     assert f"$.{field}" in own[0]
     assert "it counts as absent" in own[0]
-    assert bench.look(1).core.plan(bench.now).problems == (), "told once"
+    assert bench.look(1).core.plan(bench.now).problems == (), "reported once"
 
 
 def test_a_policy_of_cpu_burst_that_is_none_is_reported() -> None:
@@ -108,4 +108,4 @@ def test_a_section_that_is_no_object_is_reported_and_its_strategy_keeps_its_last
     texts = [text for each in problems if each.strategy == strategy for text in each.texts]
     assert texts == [f"{section}: expected an object, got int: the last decision stays in force"]
     assert bench.core.findings == [], "an unreadable section is no dead letter"
-    assert bench.look(1).core.plan(bench.now).problems == (), "told once"
+    assert bench.look(1).core.plan(bench.now).problems == (), "reported once"

@@ -18,7 +18,7 @@ _ARG_START, _ARG_END = 47, 48
 
 
 def show_command_line(argv: Sequence[str]) -> None:
-    """Show this command line from now on, cut to the room there is. Does nothing where /proc does not tell where it lies."""
+    """Show this command line from now on, cut to the room there is. Does nothing where /proc does not say where it lies."""
     # The second field is the program's name in parentheses, which may hold blanks.
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     start, end = (int(fields[index - 2]) for index in (_ARG_START, _ARG_END))
