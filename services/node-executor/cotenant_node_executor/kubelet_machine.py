@@ -22,7 +22,10 @@ from cotenant_node_executor.runtime.interface import AskEviction, PodToRun, Runt
 from cotenant_node_executor.runtime.kubelet import KubeletRuntime
 from cotenant_node_executor.sampling.given import GivenMachine
 from cotenant_node_executor.sampling.slow.worker import SlowWorker
+from cotenant_node_executor.strategies.disk.blkio import ANNOTATION as ANNOTATION_BLKIO
+from cotenant_node_executor.strategies.disk.pod_volumes import mount_paths
 from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver
+from cotenant_node_executor.targets.disks import MountPaths
 from cotenant_node_executor.targets.interface import THREADS, CgroupDriver, Knob, KnobSupport, NodeCapabilities
 from cotenant_node_executor.targets.kubelet.binding import (
     NOTHING_BOUND,
@@ -35,6 +38,7 @@ from cotenant_node_executor.targets.kubelet.binding import (
 from cotenant_node_executor.targets.kubelet.container_names import ContainerNames
 from cotenant_node_executor.targets.kubelet.driver import KubeletDriver
 from cotenant_node_executor.targets.kubelet.kubepods import Kubepods
+from cotenant_node_executor.targets.other.volumes import VolumeFinder
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +78,10 @@ class KubeletMachine(KernelMachine):
         self._matched: tuple[Bound, Mapping[str, PodToRun]] = (NOTHING_BOUND, {})
         """The inputs of both."""
         self._restores_from_ns: int | None = None
+        self._volumes = VolumeFinder(driver.pids)
+        self._mounted: dict[str, MountPaths] = {}
+        """Where the containers of pods with limits for their volumes mount these, by uid."""
+        self._mounted_by: Mapping[str, PodToRun] | None = None
         super().__init__(driver, capabilities, state, given=given, slow=slow)
 
     def _open_runtime(self, state: Path) -> Runtime:
@@ -101,7 +109,19 @@ class KubeletMachine(KernelMachine):
         now_ns = time.monotonic_ns()
         self._find(now_ns)
         seen = super().observe(now, sample=sample)
-        return msgspec.structs.replace(seen, strangers=self._strangers(now_ns))
+        if sample and self._with_disks:
+            self._look_for_volumes()
+        return msgspec.structs.replace(seen, strangers=self._strangers(now_ns), volumes=self._volumes.found)
+
+    def _look_for_volumes(self) -> None:
+        """Look for the disks of volumes that a pod's own limits name."""
+        pods = self._pods.pods
+        if pods is not self._mounted_by:
+            self._mounted_by = pods
+            asking = [each for each in pods.values() if ANNOTATION_BLKIO in each.pod.metadata.annotations]
+            mounted = {each.uid: mount_paths(each.pod, each.group) for each in asking}
+            self._mounted = {uid: paths for uid, paths in mounted.items() if paths}
+        self._volumes.look(self._mounted)
 
     def _find(self, now_ns: int) -> None:
         """Match kubelet's directories with the pods, if either changed."""

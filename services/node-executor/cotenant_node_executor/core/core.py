@@ -7,7 +7,7 @@ State = last message of each subject below `node.<node>.>`, and the newest obser
 the same name replaces the former pod, whose processes are then ended like those of any orphaned pod.
 
 What concerns one pod is in `pod_steps`. A strategy that raises is quarantined by itself: it keeps the values of its last
-decision until the node SLO changes; `findings` reports it once (an unreadable section of the SLO: the plan's `problems`).
+decision until the node SLO changes; `findings` reports it once. A value of the SLO that cannot be read: see `node_slo`.
 
 Over 300 lines: the only place that knows all parts of the core; each public method says what it returns.
 """
@@ -32,6 +32,7 @@ from cotenant.model.subjects import slo_subject
 from cotenant_node_executor.core.admission import Admission, RunState
 from cotenant_node_executor.core.desired_values import DesiredTargets
 from cotenant_node_executor.core.evictions import Evictions
+from cotenant_node_executor.core.node_slo import NodeSLOReader
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.placed import DecodedPlacement, Key, read_placement, sequence_of
 from cotenant_node_executor.core.placed_pods import PlacedPods, asked_services, offers_latency
@@ -103,6 +104,7 @@ class ExecutorCore:
         """The newest observation."""
         # The rest is cached for speed only: it is derived from the state above, and recomputed when that changes.
         self._targets = DesiredTargets(facts, capabilities, strategies)
+        self._node_slo = NodeSLOReader(strategies)
         self._changed = False
         """An event that may change the decision was folded since the last one."""
 
@@ -129,12 +131,11 @@ class ExecutorCore:
         elif isinstance(data, Placement):
             self._apply_placement(data, event)
         elif isinstance(data, NodeSLORendered):
-            self.slo = None if event.tombstone else data
+            self.slo = None if event.tombstone else self._node_slo.in_force(data, self.slo, self._targets.problems)
             self.slo_ref = event.ref
             self._changed = self.topology.stale = True
             wanted = replace(wanted_by(self.slo), services=self.wanted.services)
-            if wanted != self.wanted:
-                self.wanted = wanted
+            self.wanted = wanted if wanted != self.wanted else self.wanted
         elif isinstance(data, NodeResources):
             self.resources = None if event.tombstone else data
             self._admission.lend(self.resources)
@@ -297,8 +298,7 @@ class ExecutorCore:
         reclaims = tuple(self._targets.reclaims)
         self._targets.reclaims.clear()
         groups = tuple(sorted(missing)) if missing else ()
-        dry_runs = self._targets.dry_runs
-        return CyclePlan(tuple(orders), groups, targets, evictions, waiting, problems, reclaims, dry_runs)
+        return CyclePlan(tuple(orders), groups, targets, evictions, waiting, problems, reclaims, self._targets.dry_runs)
 
     def wrote(self, report: WriteReport, now: datetime) -> None:
         """Take over the last plan's writes."""

@@ -51,6 +51,7 @@ from cotenant_node_executor.strategies.strategy import (
     StrategyDecision,
 )
 from cotenant_node_executor.targets.address import Attribute, Place
+from cotenant_node_executor.targets.disks import NO_DEVICES
 from cotenant_node_executor.targets.interface import LARGE_BURSTS, NodeCapabilities
 
 
@@ -94,7 +95,7 @@ class DesiredTargets:
         self._orders: dict[str, tuple[Evict, ...]] = {}
         """The evictions of each strategy's last decision, by its name; only of those that order any."""
         self._evicting: frozenset[str] = frozenset()
-        self._storage = NO_STORAGE
+        self._storage, self._volumes = NO_STORAGE, NO_DEVICES
         self._problems: dict[str, tuple[str, ...]] = {}
         """Strategies' problems as of their last decisions, by name, without their reasons."""
         self.reclaims: list[tuple[str, Reclaim]] = []
@@ -145,8 +146,8 @@ class DesiredTargets:
         `changed`: groups whose pod differs from the last cycle; `made`: missing groups that are created before values are
         written; `evicting`: uids of pods that are being ended."""
         self._evicting = evicting
-        if seen.storage is not self._storage:
-            self._storage = seen.storage
+        if seen.storage is not self._storage or seen.volumes is not self._volumes:
+            self._storage, self._volumes = seen.storage, seen.volumes
             self._due.update(self._on_pods)
         groups = seen.groups | made if made else seen.groups
         if groups is not self._groups:
@@ -282,6 +283,7 @@ class DesiredTargets:
             realtime=seen.realtime,
             cold=seen.slow.cold.pods if seen.slow is not None and seen.slow.cold is not None else None,
             services=seen.services,
+            volumes=seen.volumes,
         )
 
     def _decide(self, seen: Observation) -> None:

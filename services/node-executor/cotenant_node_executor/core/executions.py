@@ -218,11 +218,12 @@ class Executions:
         ]
 
     def _problems(self, core: ExecutorCore, problems: Problems, now: datetime) -> Event:
+        about = f"{problems.strategy} cannot do" if problems.strategy else "node SLO"
         more = f" and {len(problems.texts) - 1} more" if len(problems.texts) > 1 else ""
         execution = Execution(
             node=self._node,
             topic="refusals",
-            summary=f"{problems.strategy} cannot do: {problems.texts[0]}{more}",
+            summary=f"{about}: {problems.texts[0]}{more}",
             changes=tuple([Change(target="problems", new=each) for each in problems.texts[:MAX_CHANGES]]),
             figures=core.figures(problems.strategy),
         )

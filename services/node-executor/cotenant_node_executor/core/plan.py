@@ -15,7 +15,7 @@ NO_GROUPS: frozenset[str] = frozenset()
 
 
 class Problems(Value, frozen=True):
-    """A strategy's problem: what cannot be done, where, why."""
+    """A strategy's problem: what cannot be done, where, why. `strategy` is "" for values of the NodeSLO that cannot be read."""
 
     strategy: str
     texts: tuple[str, ...]

@@ -16,7 +16,7 @@ Bounds: that of `by_identity`, and REMEMBERED documents.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Generic, TypeAlias, TypeVar
 
@@ -36,12 +36,33 @@ THRESHOLD, QOS, SYSTEM = "resourceUsedThresholdWithBE", "resourceQOSStrategy", "
 CLASSES = {"LSR": "lsrclass", "LS": "lsclass", "BE": "beclass", "SYSTEM": "systemclass"}
 """The field of each QoS class in the QoS strategy; LSE has that of LSR."""
 ROOT_CLASS = "cgrouproot"
+CLASS_NAMES = ("lsrClass", "lsClass", "beClass", "systemClass", "cgroupRoot")
+"""The fields of the QoS strategy as documents spell them."""
 _NEVER_DISABLED = frozenset(("systemclass", ROOT_CLASS))
 _DRY_RUN = "dryrun"
 
 
 class SectionError(ValueError):
     """A document, a section or a field of another type than its reader expects; the text names it."""
+
+
+class SectionShape(Struct, frozen=True):
+    """A part of the NodeSLO that a strategy reads: its path, such as resourceQOSStrategy, beClass, blkioQOS, and the struct that
+    it becomes, whose fields all have defaults."""
+
+    path: tuple[str, ...]
+    shape: type[Struct]
+
+
+class DryRunSwitch(Struct, frozen=True, rename="camel"):
+    """The member that every section of strategies has."""
+
+    dry_run: bool | None = None
+
+
+def of_classes(part: str, *shapes: type[Struct], classes: Iterable[str] = CLASS_NAMES) -> tuple[SectionShape, ...]:
+    """Return the shapes of a part of the QoS classes, such as memoryQOS."""
+    return tuple([SectionShape((QOS, name, part), shape) for name in classes for shape in shapes])
 
 
 # -- documents -----------------------------------------------------------------------------------------------------------
@@ -106,7 +127,8 @@ def fitted(given: Mapping[str, JsonValue], shape: type[T], where: str) -> T:
 
 
 @cache
-def _fields(kind: type[Struct]) -> dict[str, tuple[str, inspect.Type]]:
+def fields_of(kind: type[Struct]) -> dict[str, tuple[str, inspect.Type]]:
+    """Return the name and the type of each field of a struct, by the name in lower case."""
     info = inspect.type_info(kind)
     assert isinstance(info, inspect.StructType)
     return {each.encode_name.lower(): (each.encode_name, each.type) for each in info.fields}
@@ -117,7 +139,7 @@ def _spelled(value: JsonValue, kind: inspect.Type) -> JsonValue:
     options = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
     for option in options:
         if isinstance(option, inspect.StructType) and isinstance(value, dict):
-            fields = _fields(option.cls)
+            fields = fields_of(option.cls)
             named = ((fields.get(key), each) for key, each in value.items())
             return {found[0]: _spelled(each, found[1]) for found, each in named if found is not None}
         if isinstance(option, inspect.ListType | inspect.VarTupleType) and isinstance(value, list):
@@ -207,8 +229,8 @@ def class_part(
 
 
 def states(strategy: Mapping[str, JsonValue], part: str) -> bool:
-    """Return whether any class of the QoS strategy has this part."""
-    return any(part.lower() in object_of(strategy, field) for field in (*CLASSES.values(), ROOT_CLASS))
+    """Return whether any class of the QoS strategy has this part; null counts as absent."""
+    return any(object_of(strategy, field).get(part.lower()) is not None for field in (*CLASSES.values(), ROOT_CLASS))
 
 
 def is_dry_run(slo: NodeSLORendered | None, name: str) -> bool:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.strategies.pod_view import PodShape
+from cotenant_node_executor.strategies.sections import SectionShape
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.targets.address import Attribute, Place
 from cotenant_node_executor.targets.interface import NodeCapabilities
@@ -143,6 +144,8 @@ class Strategy(Struct, frozen=True):
     evictions_a_minute: int = 30
     section: str = ""
     """The section of the NodeSLO that it follows: with `dryRun` there, its values and evictions are reported and not done."""
+    reads: tuple[SectionShape, ...] = ()
+    """The parts of the NodeSLO that it reads. A value of another type is replaced before it decides (`core.node_slo`)."""
 
 
 RESTORE = Strategy(name="restore", topic="restored", sets=())

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
-from cotenant_node_executor.strategies.sections import SYSTEM, lower_name, section
+from cotenant_node_executor.strategies.sections import SYSTEM, SectionShape, lower_name, section
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Desired, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place, Sysctl, SysctlAttribute, SysFile, SysFileAttribute
@@ -98,4 +98,5 @@ STRATEGY = Strategy(
     sets=(SysctlAttribute.VALUE, SysFileAttribute.VALUE, SysFileAttribute.WORDS),
     decide=decide,
     section=SYSTEM,
+    reads=(SectionShape((SYSTEM,), SystemStrategy),),
 )

@@ -28,6 +28,7 @@ from cotenant.model.by_identity import by_identity
 from cotenant.model.values import Value
 from cotenant_node_executor.strategies.memory.qos_config import (
     NEUTRAL,
+    PART,
     MemoryQOS,
     MemoryRule,
     class_of,
@@ -36,7 +37,7 @@ from cotenant_node_executor.strategies.memory.qos_config import (
     with_last_valid,
 )
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, ContainerShape, PodShape
-from cotenant_node_executor.strategies.sections import QOS, fitted, raw_section
+from cotenant_node_executor.strategies.sections import QOS, fitted, of_classes, raw_section
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Desired, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place
@@ -222,4 +223,6 @@ def _inputs(policy: NodePolicy) -> frozenset[Input]:
     return frozenset((Input.PODS,) if _supported(policy.capabilities) else ())
 
 
-STRATEGY = Strategy(name=NAME, topic="memory-qos", sets=KNOBS, decide=decide, inputs=_inputs, section=QOS)
+STRATEGY = Strategy(
+    name=NAME, topic="memory-qos", sets=KNOBS, decide=decide, inputs=_inputs, section=QOS, reads=of_classes(PART, MemoryQOS)
+)

@@ -13,9 +13,16 @@ from __future__ import annotations
 from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS, QoSClass
-from cotenant_node_executor.strategies.cpu.core_sched.rule import CoreSchedRule, in_force, pod_group, qos_strategy
+from cotenant_node_executor.strategies.cpu.core_sched.rule import (
+    CoreSchedRule,
+    CpuQos,
+    CpuQOSPolicy,
+    in_force,
+    pod_group,
+    qos_strategy,
+)
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
-from cotenant_node_executor.strategies.sections import QOS
+from cotenant_node_executor.strategies.sections import QOS, SectionShape, of_classes
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Desired, DesiredValues, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place, ProcessAttribute, Processes, Sysctl, SysctlAttribute
@@ -99,4 +106,5 @@ STRATEGY = Strategy(
     decide=decide,
     inputs=_inputs,
     section=QOS,
+    reads=(SectionShape((QOS, "policies"), CpuQOSPolicy), *of_classes("cpuQOS", CpuQos)),
 )

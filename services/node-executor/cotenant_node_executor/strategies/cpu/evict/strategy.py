@@ -27,6 +27,7 @@ from cotenant_node_executor.strategies.cpu.evict.config import (
     ByAllocatable,
     ByUsage,
     CpuEvictConfig,
+    CpuEvictSection,
     config_problems,
     evict_config,
 )
@@ -41,7 +42,7 @@ from cotenant_node_executor.strategies.cpu.evict.victims import (
 )
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
 from cotenant_node_executor.strategies.readings import best_effort_cpu_milli, pod_cpu_milli
-from cotenant_node_executor.strategies.sections import THRESHOLD
+from cotenant_node_executor.strategies.sections import THRESHOLD, SectionShape
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Cause, Evict, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.convert import PERIOD_US
@@ -273,4 +274,5 @@ STRATEGY = Strategy(
     cool_down_seconds=COOL_DOWN_SECONDS,
     cools_down_first=True,
     section=THRESHOLD,
+    reads=(SectionShape((THRESHOLD,), CpuEvictSection),),
 )

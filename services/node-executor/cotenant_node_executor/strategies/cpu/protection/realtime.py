@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS
-from cotenant_node_executor.strategies.cpu.protection.classes import protected
+from cotenant_node_executor.strategies.cpu.protection.classes import CLASS_SHAPES, protected
 from cotenant_node_executor.strategies.cpu.protection.need import NO_NEED, Need, need
 from cotenant_node_executor.strategies.pod_view import BURSTABLE, PodView
 from cotenant_node_executor.strategies.sections import QOS
@@ -158,4 +158,5 @@ STRATEGY = Strategy(
     cause=Cause.USAGE,
     figures=_figures,
     section=QOS,
+    reads=CLASS_SHAPES,
 )

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from cotenant_node_executor.sampling.threads import ThreadUsage
 from cotenant_node_executor.strategies.cpu.cpusets import cpu_pools
-from cotenant_node_executor.strategies.cpu.protection.classes import protected
+from cotenant_node_executor.strategies.cpu.protection.classes import CLASS_SHAPES, protected
 from cotenant_node_executor.strategies.cpu.protection.lateness import Lateness, lateness, problems, worst
 from cotenant_node_executor.strategies.cpu.protection.placing import BUSY_MILLI, Put, placed, spread_order
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
@@ -152,4 +152,5 @@ STRATEGY = Strategy(
     cause=Cause.USAGE,
     figures=_figures,
     section=QOS,
+    reads=CLASS_SHAPES,
 )
