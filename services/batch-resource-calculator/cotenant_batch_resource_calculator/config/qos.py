@@ -49,6 +49,8 @@ class ResctrlQOS(_Part, frozen=True, kw_only=True, rename=camel_name, omit_defau
     cat_range_start_percent: int | None = None
     cat_range_end_percent: int | None = None
     mba_percent: int | None = None
+    mba_mbps: int | None = msgspec.field(default=None, name="mbaMBps")
+    """In MB/s, of nodes whose resctrl is mounted so."""
 
 
 class BlkioQOS(_Part, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):

@@ -4,8 +4,8 @@ In: the NodeSLO's spec, or an annotation's text. Out: a frozen struct. Names mat
 decoder: `MBAPercent` and `mbaPercent`, `iocfg` and `ioCfg` both occur. A spec is decoded once.
 
 There are two readers. `section` raises SectionError with the field's path for a value of another type, and null unsets a field:
-the strategy keeps its last decision, and the error is published on topic `refusals`. `readable_section` returns None, and null
-counts as absent, for strategies that are off without a readable section; they publish its `problems`.
+the strategy keeps its last decision. `readable_section` returns None, and null counts as absent, for strategies that are off
+without a readable section. The NodeSLO in force has no such values (`core.node_slo`), so that they are the second guard.
 
 The QoS classes are merged with their built-in defaults, and a disabled class has neutral values, so that its consumer applies
 the values as they are. A section with `dryRun: true` is read like any other; its strategies' decisions are reported and not
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache
-from typing import Generic, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct, inspect
@@ -172,36 +172,20 @@ def section(slo: NodeSLORendered | None, name: str, shape: type[T]) -> T:
     return fitted(raw_section(slo, name), shape, name)
 
 
-class ReadableSection(Generic[T]):
-    """A reader of a section, of the whole spec for no name."""
+def readable_section(name: str, shape: type[T]) -> Callable[[NodeSLORendered], T | None]:
+    """Return a reader of a section, of the whole spec for no name; it returns None where that is missing or unreadable."""
 
-    def __init__(self, name: str, shape: type[T]) -> None:
-        @by_identity
-        def read(slo: NodeSLORendered) -> T | str | None:
-            try:
-                given = without_nulls(_spec(slo))
-                if name and name.lower() not in given:
-                    return None
-                return fitted(object_of(given, name) if name else given, shape, name)
-            except ValueError as error:
-                return str(error)
+    @by_identity
+    def read(slo: NodeSLORendered) -> T | None:
+        try:
+            given = without_nulls(_spec(slo))
+            if name and name.lower() not in given:
+                return None
+            return fitted(object_of(given, name) if name else given, shape, name)
+        except ValueError:
+            return None
 
-        self._read = read
-
-    def __call__(self, slo: NodeSLORendered) -> T | None:
-        """The section; None where it is missing or unreadable."""
-        found = self._read(slo)
-        return None if isinstance(found, str) else found
-
-    def problems(self, slo: NodeSLORendered | None) -> tuple[str, ...]:
-        """Why the section is unreadable; empty where it is readable or missing."""
-        found = self._read(slo) if slo is not None else None
-        return (f"{found}: it counts as absent",) if isinstance(found, str) else ()
-
-
-def readable_section(name: str, shape: type[T]) -> ReadableSection[T]:
-    """Return a reader of a section, of the whole spec for no name."""
-    return ReadableSection(name, shape)
+    return read
 
 
 def is_asked(slo: NodeSLORendered | None, of: Callable[[NodeSLORendered], bool]) -> bool:

@@ -10,7 +10,7 @@ batch-resource-calculator can read everything that is accepted here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -99,6 +99,9 @@ _THRESHOLDS = StrategyRules(
         "cpuSuppressThresholdPercent": _PERCENT,
         "cpuSuppressMinPercent": _PERCENT,
         "cpuSuppressPolicy": one_of("cpuset", "cfsQuota"),
+        "memoryStopPlacingPercent": _PERCENT,
+        "memoryReclaimPercent": _PERCENT,
+        "memoryReclaimPressurePercent": _PERCENT,
         "cpuEvictBEUsageThresholdPercent": _PERCENT,
         "cpuEvictTimeWindowSeconds": _FROM_1,
         "cpuEvictPolicy": one_of("evictByRealLimit", "evictByAllocatable"),
@@ -160,7 +163,7 @@ _CLASS = StrategyRules(
             }
         ),
         "resctrlQOS": StrategyRules(
-            {"enable": flag, "mbaPercent": _PERCENT}, pairs=(("catRangeStartPercent", "catRangeEndPercent"),)
+            {"enable": flag, "mbaPercent": _PERCENT, "mbaMBps": _FROM_1}, pairs=(("catRangeStartPercent", "catRangeEndPercent"),)
         ),
         "memoryQOS": StrategyRules(
             {
@@ -258,6 +261,30 @@ def strategy_errors(path: str, rules: StrategyRules, strategy: Json) -> list[Fie
     for name, inner in rules.within.items():
         found += strategy_errors(f"{path}.{name}", inner, member(strategy, name))
     return found
+
+
+def null_objects(path: str, section: SectionRules, config: Json) -> Iterator[str]:
+    """Yield the paths of strategies, and of the objects within them, that are null: they count as absent."""
+    if section.cluster:
+        yield from _null_members(path, section.cluster, section.rules, config)
+    else:
+        yield from _nulls_within(path, section.rules, config)
+    entries = member(config, section.entries)
+    for index, entry in enumerate(entries[:MAX_ENTRIES] if isinstance(entries, list) else ()):
+        yield from _nulls_within(f"{path}.{section.entries}[{index}]", section.rules, entry)
+
+
+def _null_members(path: str, name: str, rules: StrategyRules, holder: Json) -> Iterator[str]:
+    given = member(holder, name)
+    if given is not None:
+        yield from _nulls_within(f"{path}.{name}", rules, given)
+    elif isinstance(holder, dict) and any(key.lower() == name.lower() for key in holder):
+        yield f"{path}.{name}"
+
+
+def _nulls_within(path: str, rules: StrategyRules, strategy: Json) -> Iterator[str]:
+    for name, inner in rules.within.items():
+        yield from _null_members(path, name, inner, strategy)
 
 
 def _pair_errors(path: str, names: tuple[str, str], values: tuple[Json, Json]) -> list[FieldError]:

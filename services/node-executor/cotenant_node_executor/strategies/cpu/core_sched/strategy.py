@@ -19,7 +19,6 @@ from cotenant_node_executor.strategies.cpu.core_sched.rule import (
     CpuQOSPolicy,
     in_force,
     pod_group,
-    qos_strategy,
 )
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
 from cotenant_node_executor.strategies.sections import QOS, SectionShape, of_classes
@@ -58,9 +57,9 @@ def supported(capabilities: NodeCapabilities) -> bool:
 def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     """Groups of all containers, while the rule is on; otherwise of those that were in one."""
     before = memory if isinstance(memory, Grouped) else Grouped()
-    rule, problems = rule_of(situation), qos_strategy.problems(situation.slo)
+    rule = rule_of(situation)
     if rule is None or (not rule.enable and not before.containers):
-        return StrategyDecision(_idle(rule), problems=problems)
+        return StrategyDecision(_idle(rule))
     desired: dict[Place, tuple[Desired, ...]] = {}
     if rule.enable:
         why = "core scheduling excludes group identity"
@@ -80,7 +79,7 @@ def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
                 desired[Processes(group)] = (Desired(ProcessAttribute.CORE_GROUP, "", NAME, "in no core group"),)
     left = before.containers - grouped
     kept = frozenset(group for group in left if group in situation.groups)
-    return StrategyDecision({**desired, **_idle(rule)}, memory=Grouped(frozenset(grouped) | kept), problems=problems)
+    return StrategyDecision({**desired, **_idle(rule)}, memory=Grouped(frozenset(grouped) | kept))
 
 
 UNNAMED = "default"

@@ -65,11 +65,6 @@ class CpuEvictSection(Struct, frozen=True, rename="camel"):
 _section = readable_section(THRESHOLD, CpuEvictSection)
 
 
-def config_problems(slo: NodeSLORendered | None) -> tuple[str, ...]:
-    """Why the section is unreadable, if it is."""
-    return _section.problems(slo)
-
-
 @by_identity
 def evict_config(slo: NodeSLORendered) -> CpuEvictConfig | None:
     """The configuration where some feature is on; None elsewhere."""

@@ -28,7 +28,6 @@ from cotenant_node_executor.strategies.cpu.evict.config import (
     ByUsage,
     CpuEvictConfig,
     CpuEvictSection,
-    config_problems,
     evict_config,
 )
 from cotenant_node_executor.strategies.cpu.evict.satisfaction import BestEffort, SatisfactionConfig, release_milli
@@ -89,7 +88,7 @@ def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     snapshot, slo = situation.snapshot, situation.slo
     config = evict_config(slo) if slo is not None else None
     if config is None:
-        return StrategyDecision(problems=config_problems(slo))
+        return StrategyDecision()
     if snapshot is None or snapshot.node.cpu_milli is None:
         return StrategyDecision(memory=memory)
     before = memory if isinstance(memory, EvictMemory) else EvictMemory()

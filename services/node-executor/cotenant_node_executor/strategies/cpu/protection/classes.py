@@ -62,7 +62,7 @@ def protected(situation: Situation) -> Protected | None:
     if rule is None or not rule.enable or not situation.capabilities.supports(THREADS):
         return None
     found: dict[str, list[PodView]] = {name: [] for name in CLASSES}
-    problems = [*_SECTION.problems(situation.slo)]
+    problems: list[str] = []
     for pod in _by_name(situation.pods.values()):
         if in_best_effort_tree(pod.group) or effective_identity(rule, pod.shape) <= 0:
             continue
