@@ -155,7 +155,7 @@ class KernelMachine:
         self.guard.beat()
         states = self.runtime.poll(now)
         current: dict[tuple[str, Knob], str] = {}
-        for group, knob in WATCHED:
+        for group, knob in self._watched():
             if self._capabilities.supports(knob):
                 value = self._driver.read(group, knob)
                 if value is not None:
@@ -176,6 +176,10 @@ class KernelMachine:
             writes=self._writer.durations,
             services=self._services.readings,
         )
+
+    def _watched(self) -> Sequence[tuple[str, Knob]]:
+        """The files whose present values strategies read."""
+        return WATCHED
 
     @property
     def wakes(self) -> Sequence[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -17,13 +17,14 @@ import msgspec
 
 from cotenant_node_executor.core.kubelet_pods import KUBELETS_END
 from cotenant_node_executor.core.observation import Observation
-from cotenant_node_executor.kernel_machine import KernelMachine
+from cotenant_node_executor.kernel_machine import WATCHED, KernelMachine
 from cotenant_node_executor.runtime.interface import AskEviction, PodToRun, Runtime
 from cotenant_node_executor.runtime.kubelet import KubeletRuntime
 from cotenant_node_executor.sampling.given import GivenMachine
 from cotenant_node_executor.sampling.slow.worker import SlowWorker
 from cotenant_node_executor.strategies.disk.blkio import ANNOTATION as ANNOTATION_BLKIO
 from cotenant_node_executor.strategies.disk.pod_volumes import mount_paths
+from cotenant_node_executor.strategies.situation import in_best_effort_tree
 from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver
 from cotenant_node_executor.targets.disks import MountPaths
 from cotenant_node_executor.targets.interface import THREADS, CgroupDriver, Knob, KnobSupport, NodeCapabilities
@@ -63,8 +64,11 @@ class KubeletMachine(KernelMachine):
         names: ContainerNames,
         given: GivenMachine | None = None,
         slow: SlowWorker | None = None,
+        static_cpus: bool = False,
     ) -> None:
-        """`own`: the group of the executor's own, which holds no process."""
+        """`own`: the group of the executor's own, which holds no process. `static_cpus`: kubelet has the static CPU policy, so
+        that suppression narrows containers alone."""
+        self._static_cpus = static_cpus
         self._kubelet = driver
         self._own = own
         self._kubepods = kubepods
@@ -101,6 +105,13 @@ class KubeletMachine(KernelMachine):
     def existing_pods(self) -> tuple[str, ...]:
         """None is adopted: kubelet supervises them all."""
         return ()
+
+    def _watched(self) -> Sequence[tuple[str, Knob]]:
+        """See `KernelMachine`; where containers alone are narrowed, their CPU sets too."""
+        if not self._static_cpus:
+            return WATCHED
+        containers = [group for group in self._driver.groups() if group.count("/") == 2 and in_best_effort_tree(group)]
+        return (*WATCHED, *[(group, Knob.CPUSET_CPUS) for group in containers])
 
     # -- finding -------------------------------------------------------------------------------------------------------
 
