@@ -71,6 +71,9 @@ IDENTITY_SYSCTL = Path("/proc/sys/kernel/sched_group_identity_enabled")
 class KernelMachine:
     """One subtree of this host's control groups and the processes in it."""
 
+    lone_containers = True
+    """A pod's group holds its containers alone."""
+
     def __init__(
         self,
         driver: CgroupDriver,
@@ -89,7 +92,8 @@ class KernelMachine:
         self._raise_family()
         self._woken_by: tuple[int, ...] = ()
         self.runtime = self._open_runtime(state)
-        self._sampler = Sampler(driver, group_pressure=capabilities.supports("psi.group"), given=given)
+        pressure = capabilities.supports("psi.group")
+        self._sampler = Sampler(driver, group_pressure=pressure, given=given, lone_containers=self.lone_containers)
         self._urgency = Urgency(driver, group_pressure=capabilities.supports("psi.group"))
         self._slow = slow
         self._applications: dict[str, str] = {}

@@ -53,6 +53,9 @@ RESTORE_TRIES = 3
 class KubeletMachine(KernelMachine):
     """kubelet's groups on this host."""
 
+    lone_containers = False
+    """A pod has a pause container too, whose group may be unknown."""
+
     def __init__(
         self,
         driver: KubeletDriver,

@@ -28,6 +28,7 @@ from cotenant_node_executor.targets.cpulist import parse_cpu_list
 from cotenant_node_executor.targets.interface import Knob
 from tests.unit.node_executor.builders_node_executor import batch, pod, service, situation, slo, snapshot, usage
 
+SECOND = 1_000_000_000
 PROCESSORS = tuple(Processor(cpu=cpu, core=cpu // 2, socket=cpu // 4, node=cpu // 4) for cpu in range(8))
 
 
@@ -206,17 +207,17 @@ def test_system_pods_run_on_the_cpus_that_the_node_keeps_for_them(
     found = sets(there)
     assert found.get("burstable/poduid-agent/main") == system
     assert found.get("burstable/poduid-web/main") == others
-    by_set = replace(there, slo=slo(system_qos_annotation=annotation, cpu_suppress_policy="cpuset"), snapshot=snapshot(0))
-    suppressed = suppress(by_set)
+    everything = {"cpu_suppress_policy": "cpuset", "cpu_suppress_threshold_percent": 100}
+    suppressed = suppress(replace(there, slo=slo(system_qos_annotation=annotation, **everything), snapshot=snapshot(0)))
     assert suppressed is not None
-    assert suppressed.cpus == (others or "0-7")
+    assert suppressed.cpus == (others or "0-7"), "of more CPUs than there are the rule would choose none"
 
 
 # -- where kubelet pins containers itself -----------------------------------------------------------------------------
 
 
 def under_static_policy(*, kubelet: bool = True, used: int = 6000) -> Situation:
-    reading = replace(snapshot(used, {"uid-web": used}), monotonic_ns=used)
+    reading = replace(snapshot(used, {"uid-web": used}), monotonic_ns=SECOND * (2 + used))
     there = situation([service("web"), batch("job")], node_slo=slo(cpu_suppress_policy="cpuset"), reading=reading)
     return replace(there, node=replace(there.node, kubelet_pods=kubelet, kubelet_cpu_policy="static"))
 
@@ -235,7 +236,7 @@ def test_under_kubelets_static_policy_containers_alone_are_narrowed_and_grow_fro
     assert there.snapshot is not None
     grown, memory = of_tree(there, memory)
     assert grown == ["0-7", "0-7", "0-2"], "a tenth of the CPUs, from the set of the containers"
-    assert of_tree(replace(there, snapshot=replace(there.snapshot, monotonic_ns=1)), memory)[0][2] == "0-3"
+    assert of_tree(replace(there, snapshot=replace(there.snapshot, monotonic_ns=9 * SECOND)), memory)[0][2] == "0-3"
     assert of_tree(under_static_policy(kubelet=False))[0] == ["0-1", "0-1", "0-1"], "the executor makes its containers itself"
 
 

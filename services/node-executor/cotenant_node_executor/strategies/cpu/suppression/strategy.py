@@ -117,9 +117,7 @@ class Suppression(Struct, frozen=True):
         )
 
 
-def suppress(
-    situation: Situation, spiked_ns: int = 0, held: HeldBack = NOTHING_HELD, cpus: str = ""
-) -> Suppression | None:
+def suppress(situation: Situation, spiked_ns: int = 0, held: HeldBack = NOTHING_HELD, cpus: str = "") -> Suppression | None:
     """Decide this cycle's suppression; None for no change of any file. `spiked_ns`, `held`, `cpus`: of the last decision."""
     slo = situation.slo
     if slo is None:
@@ -155,7 +153,7 @@ def suppress(
     if by_quota:
         return msgspec.structs.replace(decided, values=_by_quota(situation, decided, may_grow))
     values, chosen = _by_cpuset(situation, decided, may_grow, cpus)
-    return msgspec.structs.replace(decided, values=values, cpus=chosen or cpus)
+    return msgspec.structs.replace(decided, values=values, cpus=chosen)
 
 
 def _held_back(situation: Situation, before: HeldBack, most_milli: int) -> HeldBack:
@@ -210,17 +208,19 @@ def _by_quota(situation: Situation, decided: Suppression, may_grow: bool) -> Des
     return _values(str(current if quota is None else quota), decided.why, _widest(situation))
 
 
-def _by_cpuset(
-    situation: Situation, decided: Suppression, may_grow: bool, before: str
-) -> tuple[DesiredValues, str | None]:
-    """The values and the CPU set. `before`: the last one, which the best-effort group does not show where it stays wide."""
+def _by_cpuset(situation: Situation, decided: Suppression, may_grow: bool, before: str) -> tuple[DesiredValues, str]:
+    """The values and the CPU set, which stays where none can be chosen. `before`: the last one, which the best-effort group
+    does not show where it stays wide."""
     processors = situation.node.processors
     text = before if _containers_only(situation) else situation.current.get((BESTEFFORT, Knob.CPUSET_CPUS))
     current = frozenset(parse_cpu_list(text)) if text else frozenset(p.cpu for p in processors)
     wanted = decided.quantity_milli if may_grow else min(decided.quantity_milli, 1000 * len(current))
     quantity = with_dead_band(wanted, len(current), decided.capacity_milli)
-    chosen = next_cpuset(quantity, processors, current, situation.tree.owners, kept_cpus(situation))
-    sets = _sets(situation, chosen, decided.why) if chosen is not None else {}
+    widest = _everything(situation)
+    # Of more CPUs than there are for batch work the rule would choose none.
+    quantity = min(quantity, 1000 * len(parse_cpu_list(widest)))
+    chosen = next_cpuset(quantity, processors, current, situation.tree.owners, kept_cpus(situation)) or before or widest
+    sets = _sets(situation, chosen, decided.why) if chosen else {}
     return _values(UNLIMITED_TEXT, decided.why, sets), chosen
 
 
