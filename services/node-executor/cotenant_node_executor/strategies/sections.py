@@ -47,8 +47,8 @@ class SectionError(ValueError):
 
 
 class SectionShape(Struct, frozen=True):
-    """A part of the NodeSLO that a strategy reads: its path, such as resourceQOSStrategy, beClass, blkioQOS, and the struct that
-    it becomes, whose fields all have defaults."""
+    """A part of the NodeSLO that a strategy reads: its path, such as resourceQOSStrategy, beClass, blkioQOS, and the struct
+    that it becomes, whose fields all have defaults."""
 
     path: tuple[str, ...]
     shape: type[Struct]
@@ -71,6 +71,12 @@ def of_classes(part: str, *shapes: type[Struct], classes: Iterable[str] = CLASS_
 def lower_name(field: str) -> str:
     """Return the name of a struct's field as documents spell it here: read_bps -> readbps."""
     return field.replace("_", "")
+
+
+def camel_name(field: str) -> str:
+    """Return the same as Koordinator spells it: low_limit_percent -> lowLimitPercent."""
+    head, *rest = field.split("_")
+    return head + "".join([word.capitalize() for word in rest])
 
 
 def lowered_object(text: str | bytes | msgspec.Raw) -> JsonObject:

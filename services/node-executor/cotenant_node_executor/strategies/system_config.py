@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
-from cotenant_node_executor.strategies.sections import SYSTEM, SectionShape, lower_name, section
+from cotenant_node_executor.strategies.sections import SYSTEM, SectionShape, camel_name, lower_name, section
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Desired, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place, Sysctl, SysctlAttribute, SysFile, SysFileAttribute
@@ -39,6 +39,16 @@ REAPER = SysFile("kernel/mm/memcg_reaper/reap_background")
 FEATURES = SysFile("kernel/debug/sched_features")
 PAGE_CACHE_LIMITS = SysFile("kernel/mm/pagecache_limit/enabled")
 """Of the whole machine, on Anolis' kernel: without it no group's limit counts."""
+_STATED: dict[Place, str] = {
+    MIN_FREE: "min_free_kbytes_factor",
+    WATERMARK: "watermark_scale_factor",
+    REAPER: "memcg_reap_back_ground",
+    IDLE_SAVER: "sched_idle_saver_wmark",
+    GROUP_IDENTITY: "sched_group_identity_enabled",
+    FEATURES: "sched_features",
+    PAGE_CACHE_LIMITS: "page_cache_limit_enabled",
+}
+"""The field that a file follows."""
 _FEATURE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 MAX_FEATURES = 64
 
@@ -86,15 +96,18 @@ def decide(situation: Situation, _memory: Struct | None) -> StrategyDecision:
     """The files that the NodeSLO states."""
     if situation.slo is None:
         return StrategyDecision()
-    values = system_values(_config(situation.slo), situation.node.memory_bytes)
-    return StrategyDecision({place: (_desired(place, text),) for place, text in values.items()})
+    config = _config(situation.slo)
+    values = system_values(config, situation.node.memory_bytes)
+    return StrategyDecision({place: (_desired(place, text, config),) for place, text in values.items()})
 
 
-def _desired(place: Place, text: str) -> Desired:
+def _desired(place: Place, text: str, config: SystemStrategy) -> Desired:
+    name = _STATED[place]
+    stated = getattr(config, name)
+    why = f"systemStrategy.{camel_name(name)}" + ("" if isinstance(stated, dict) else f" {int(stated)}")
     if isinstance(place, Sysctl):
-        return Desired(SysctlAttribute.VALUE, text, NAME, "systemStrategy")
-    attribute = SysFileAttribute.WORDS if place == FEATURES else SysFileAttribute.VALUE
-    return Desired(attribute, text, NAME, "systemStrategy")
+        return Desired(SysctlAttribute.VALUE, text, NAME, why)
+    return Desired(SysFileAttribute.WORDS if place == FEATURES else SysFileAttribute.VALUE, text, NAME, why)
 
 
 STRATEGY = Strategy(
