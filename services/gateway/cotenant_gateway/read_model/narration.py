@@ -79,6 +79,11 @@ def _narrate_eviction(outcome: EvictionOutcome) -> Narration:
 
 
 def _narrate_run(run: RunStatus) -> Narration | None:
+    """What became of a pod on its node; an eviction is told when it begins, before the pod's grace period is over."""
+    begun = run.eviction
+    if begun is not None and not run.phase.terminal:
+        message = f"Evicted by {begun.strategy} of {run.node}, {begun.grace_seconds} s until SIGKILL: {begun.why}"
+        return Narration("Pod", run.namespace, run.name, run.uid, False, "Evicted", message, "node-executor")
     narration = _OF_RUNS.get(run.phase)
     if narration is None:
         return None

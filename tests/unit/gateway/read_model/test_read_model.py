@@ -18,7 +18,7 @@ from cotenant.events.migrations import Migration
 from cotenant.events.node.conditions import NodeCondition, ObservedTaint, ZoneDisruption
 from cotenant.events.node.metrics import NodeMetricComputed, Usage
 from cotenant.events.node.resources import NodeResources
-from cotenant.events.node.runs import ExecutorStatus, RunPhase
+from cotenant.events.node.runs import EvictionBegun, ExecutorStatus, RunPhase, RunStatus
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting
 from cotenant.kinds.events import EVENTS
@@ -36,6 +36,7 @@ from cotenant.model.subjects import (
     placement_subject,
     pod_subject,
     resources_subject,
+    run_subject,
     waiting_subject,
 )
 from cotenant_gateway.http.watching import seen_change
@@ -189,6 +190,19 @@ def test_a_ready_node_with_a_taint_that_evicts_says_so() -> None:
     world.put(condition_subject("n1"), NodeCondition(node="n1", no_execute=(taint,)))
     (event,) = narrated(world)
     assert (event["reason"], event["message"]) == ("NodeTainted", "pods that do not tolerate maintenance are evicted")
+
+
+def test_an_eviction_by_the_node_is_a_warning_of_its_pod_from_its_beginning() -> None:
+    world = World()
+    begun = EvictionBegun(strategy="memory-evict", at=world.now, why="node memory 71% used", grace_seconds=30)
+    run = RunStatus(node="n1", namespace="default", name="job", uid="u", phase=RunPhase.RUNNING, eviction=begun)
+    world.put(run_subject("n1", "default", "job"), run)
+    (event,) = narrated(world)
+    assert (event["type"], event["reason"], event["involvedObject"]["name"]) == ("Warning", "Evicted", "job")
+    assert event["message"] == "Evicted by memory-evict of n1, 30 s until SIGKILL: node memory 71% used"
+    ended = msgspec.structs.replace(run, phase=RunPhase.FAILED, reason="Evicted", message=begun.why)
+    world.put(run_subject("n1", "default", "job"), ended)
+    assert [(each["reason"], each["message"]) for each in narrated(world)][1:] == [("Failed", "Failed on n1: node memory 71% used")]
 
 
 def test_an_eviction_by_taint_that_was_called_off_is_an_event_of_its_pod() -> None:

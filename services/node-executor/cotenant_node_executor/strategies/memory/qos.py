@@ -224,7 +224,7 @@ def _values(
         for group, values in zip(pod.groups, (memory.pod, *memory.containers), strict=True):
             found[group] = _desired(values, knobs, why or memory.why)
     for kubernetes, values in class_memory(pods, rule).items():
-        found[_CLASS_GROUPS[kubernetes]] = _desired(values, knobs, why or f"memory QoS: the sum of {len(pods)} pods")
+        found[_CLASS_GROUPS[kubernetes]] = _desired(values, knobs, why or "memory QoS: the sum of its pods")
     return {place: desired for place, desired in found.items() if desired}
 
 
