@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -220,6 +222,14 @@ def test_a_dry_run_of_one_section_leaves_the_strategies_of_the_others_alone(name
     other = THRESHOLD if own == QOS else QOS
     found = [why for plan in cycles(running(name, dry=other)) for why in done_by(name, plan)]
     assert found
+
+
+def test_each_has_a_section_of_the_docs_with_its_arguments_and_its_topic_in_the_table() -> None:
+    docs = (Path(__file__).parents[4] / "docs" / "node-executor.md").read_text()
+    sections = re.findall(r"^### ([a-z-]+)(?:: [^\n]*)?\n\*Arguments\*", docs, re.MULTILINE)
+    assert [each.name for each in STRATEGIES if each.name not in sections] == []
+    topics = next(line for line in docs.splitlines() if line.startswith("| `execution.<node>.<topic>`"))
+    assert [each.topic for each in STRATEGIES if f"`{each.topic}`" not in topics] == []
 
 
 def values_of(name: str, bench: Bench) -> dict[tuple[Place, Attribute], str]:
