@@ -32,7 +32,7 @@ from cotenant_node_executor.strategies.sections import (
     SectionShape,
     fields_of,
     fitted,
-    lowered_object,
+    lowered,
 )
 from cotenant_node_executor.strategies.strategy import Strategy
 
@@ -96,7 +96,12 @@ def _read(root: _Part, spec: bytes, before: bytes) -> tuple[bytes, tuple[str, ..
         given = _object(root, given, last if isinstance(last, dict) else {}, "", problems)
     else:
         given = _kept(last, f"spec: {_not_an_object(given)}", problems)
-    return (msgspec.json.encode(given or {}) if problems else spec), tuple(problems)
+    if not problems:
+        return spec, ()
+    try:
+        return msgspec.json.encode(given or {}), tuple(problems)
+    except (OverflowError, RecursionError) as error:
+        return before, (*problems, f"spec: {error}: the last one stays as a whole")
 
 
 def _decoded(spec: bytes) -> JsonValue:
@@ -135,7 +140,7 @@ def _refusal(part: _Part, key: str, value: JsonValue, where: str) -> str:
         if key.lower() not in fields_of(shape):
             continue
         try:
-            fitted(lowered_object(msgspec.json.encode({key: value})), shape, f"{where}{key}")
+            fitted({key.lower(): lowered(value)}, shape, f"{where}{key}")
         except (SectionError, RecursionError) as error:
             text, _, place = str(error).partition(" - at `$.")
             return f"{text} - at `{place}" if set(".[") & set(place) else text

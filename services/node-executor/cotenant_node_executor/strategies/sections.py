@@ -94,13 +94,14 @@ def lowered_object(text: str | bytes | msgspec.Raw) -> JsonObject:
 
 
 def _lowered_members(value: Mapping[str, JsonValue]) -> JsonObject:
-    return {key.lower(): _lowered(below) for key, below in value.items()}
+    return {key.lower(): lowered(below) for key, below in value.items()}
 
 
-def _lowered(value: JsonValue) -> JsonValue:
+def lowered(value: JsonValue) -> JsonValue:
+    """Return a value with the names of all its objects in lower case. Raises RecursionError."""
     if isinstance(value, dict):
         return _lowered_members(value)
-    return [_lowered(below) for below in value] if isinstance(value, list) else value
+    return [lowered(below) for below in value] if isinstance(value, list) else value
 
 
 def without_nulls(value: JsonObject) -> JsonObject:
