@@ -12,6 +12,8 @@ from cotenant_batch_resource_calculator.config.json_overlay import camel_name
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
+    dry_run: bool | None = None
+    """The node reports what it would do by this part, and does nothing."""
     enable: bool | None = None
 
 

@@ -232,7 +232,7 @@ class DesiredTargets:
 
     def _find_dry_runs(self, slo: NodeSLORendered | None) -> None:
         strategies = (*self._deciding.values(), *[strategy for strategy, _ in self._of_pod])
-        self._dry = frozenset([each.name for each in strategies if is_dry_run(slo, each.section)])
+        self._dry = frozenset([each.name for each in strategies if is_dry_run(slo, each.section, each.part)])
         if not self._dry:
             self._dry_runs = DryRuns()
 

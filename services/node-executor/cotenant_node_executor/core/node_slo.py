@@ -33,6 +33,7 @@ from cotenant_node_executor.strategies.sections import (
     fields_of,
     fitted,
     lowered,
+    of_classes,
 )
 from cotenant_node_executor.strategies.strategy import Strategy
 
@@ -84,6 +85,8 @@ def _tree(strategies: tuple[Strategy, ...]) -> _Part:
             root.add(shape)
         if strategy.section:
             root.add(SectionShape((strategy.section,), DryRunSwitch))
+        for part in of_classes(strategy.part, DryRunSwitch) if strategy.part else ():
+            root.add(part)
     return root
 
 

@@ -36,6 +36,8 @@ THRESHOLD, QOS, SYSTEM = "resourceUsedThresholdWithBE", "resourceQOSStrategy", "
 CLASSES = {"LSR": "lsrclass", "LS": "lsclass", "BE": "beclass", "SYSTEM": "systemclass"}
 """The field of each QoS class in the QoS strategy; LSE has that of LSR."""
 ROOT_CLASS = "cgrouproot"
+CPU_PART = "cpuQOS"
+"""The part of a class that several strategies follow."""
 CLASS_NAMES = ("lsrClass", "lsClass", "beClass", "systemClass", "cgroupRoot")
 """The fields of the QoS strategy as documents spell them."""
 _NEVER_DISABLED = frozenset(("systemclass", ROOT_CLASS))
@@ -55,7 +57,7 @@ class SectionShape(Struct, frozen=True):
 
 
 class DryRunSwitch(Struct, frozen=True, rename="camel"):
-    """The member that every section of strategies has."""
+    """The member that every section of strategies, and every part of a QoS class, has."""
 
     dry_run: bool | None = None
 
@@ -224,15 +226,27 @@ def states(strategy: Mapping[str, JsonValue], part: str) -> bool:
     return any(object_of(strategy, field).get(part.lower()) is not None for field in (*CLASSES.values(), ROOT_CLASS))
 
 
-def is_dry_run(slo: NodeSLORendered | None, name: str) -> bool:
-    """Whether a section is a dry run; "" is no section."""
-    return bool(name) and slo is not None and name.lower() in _dry_sections(slo)
+def is_dry_run(slo: NodeSLORendered | None, name: str, part: str = "") -> bool:
+    """Whether a section is a dry run, or a part of the QoS classes in any class; "" is no section, or no part."""
+    if not name or slo is None:
+        return False
+    dry = _dry_sections(slo)
+    return name.lower() in dry or bool(part and part.lower() in dry)
 
 
 @by_identity
 def _dry_sections(slo: NodeSLORendered) -> frozenset[str]:
+    """The names of sections, and of parts of QoS classes, in lower case; no name is both."""
     try:
         document = _spec(slo)
     except ValueError:
         return frozenset()
-    return frozenset(name for name, part in document.items() if isinstance(part, dict) and part.get(_DRY_RUN) is True)
+    classes = document.get(QOS.lower())
+    of_classes = list(classes.values()) if isinstance(classes, dict) else []
+    return frozenset(
+        name
+        for holder in (document, *of_classes)
+        if isinstance(holder, dict)
+        for name, below in holder.items()
+        if isinstance(below, dict) and below.get(_DRY_RUN) is True
+    )

@@ -144,6 +144,8 @@ class Strategy(Struct, frozen=True):
     evictions_a_minute: int = 30
     section: str = ""
     """The section of the NodeSLO that it follows: with `dryRun` there, its values and evictions are reported and not done."""
+    part: str = ""
+    """The part of the QoS classes that it follows, such as blkioQOS: with `dryRun` there, in any class, likewise."""
     reads: tuple[SectionShape, ...] = ()
     """The parts of the NodeSLO that it reads. A value of another type is replaced before it decides (`core.node_slo`)."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -27,7 +28,7 @@ from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.strategies.registry import strategies_of
 from cotenant_node_executor.strategies.sections import QOS, THRESHOLD
 from cotenant_node_executor.strategies.situation import ResctrlFacts
-from cotenant_node_executor.strategies.strategy import RESTORE, Evict, Reclaim
+from cotenant_node_executor.strategies.strategy import RESTORE, Evict, Reclaim, Strategy
 from cotenant_node_executor.targets.address import INITIAL_VALUES, Attribute, Place
 from cotenant_node_executor.targets.cgroup.files import BY_DEVICE, unset_text
 from cotenant_node_executor.targets.disks import Storage
@@ -138,12 +139,12 @@ def reading(at: int) -> UsageSnapshot:
     )
 
 
-def running(name: str, dry: str = "") -> Bench:
-    """A node on which the strategy acts; `dry`: the section that is a dry run."""
+def running(name: str, *dry: str) -> Bench:
+    """A node on which the strategy acts; `dry`: the path of the section, or part, that is a dry run."""
     case = CASES[name]
     node = replace(facts(), resctrl=ResctrlFacts(WHOLE, "7ff", "GenuineIntel"), network_device="eth9")
     bench = Bench(strategies=STRATEGIES, of=node, kernel=kernel(case)).load()
-    bench.store(slo_subject(NODE), node_slo(case, dry))
+    bench.store(slo_subject(NODE), node_slo(case, *dry))
     bench.store(resources_subject(NODE), NodeResources(node=NODE, batch_cpu_milli=4000, cpu_normalization_ratio=1.5))
     for entry in pods(case):
         bench.place(entry)
@@ -152,11 +153,14 @@ def running(name: str, dry: str = "") -> Bench:
     return bench
 
 
-def node_slo(case: Case, dry: str = "") -> NodeSLORendered:
-    """The node SLO of a case; `dry`: the section that is a dry run."""
-    sections = {key: dict(value) for key, value in case.sections.items()}
-    if dry:
-        sections.setdefault(dry, {})["dryRun"] = True
+def node_slo(case: Case, *dry: str) -> NodeSLORendered:
+    """The node SLO of a case; `dry`: the path of the section, or part, that is a dry run."""
+    sections = copy.deepcopy(dict(case.sections))
+    inner = sections
+    for name in filter(None, dry):
+        inner = inner.setdefault(name, {})
+    if inner is not sections:
+        inner["dryRun"] = True
     return slo(**case.fields, spec=msgspec.Raw(msgspec.json.encode(sections)))
 
 
@@ -204,9 +208,15 @@ def test_what_a_strategy_does_has_a_reason(name: str) -> None:
     assert all(found)
 
 
-@pytest.mark.parametrize("strategy", [each for each in STRATEGIES if each.section], ids=lambda each: each.name)
-def test_as_a_dry_run_it_reports_what_it_would_do_and_does_nothing(strategy: Any) -> None:
-    bench = running(strategy.name, dry=strategy.section)
+DRY = [(each, (each.section,)) for each in STRATEGIES if each.section]
+DRY += [(each, (each.section, "beClass", each.part)) for each in STRATEGIES if each.part]
+"""Strategies with the paths of what makes them a dry run."""
+PATHS = [f"{each.name}-{'.'.join(path)}" for each, path in DRY]
+
+
+@pytest.mark.parametrize(("strategy", "path"), DRY, ids=PATHS)
+def test_as_a_dry_run_it_reports_what_it_would_do_and_does_nothing(strategy: Strategy, path: tuple[str, ...]) -> None:
+    bench = running(strategy.name, *path)
     plans, executions = cycles(bench), Executions(NODE)
     assert [why for plan in plans for why in done_by(strategy.name, plan)] == []
     events = [event for plan in plans for event in executions.of_cycle(bench.core, plan, WriteReport(), (), bench.now)]
@@ -220,8 +230,15 @@ def test_as_a_dry_run_it_reports_what_it_would_do_and_does_nothing(strategy: Any
 def test_a_dry_run_of_one_section_leaves_the_strategies_of_the_others_alone(name: str) -> None:
     own = next(each.section for each in STRATEGIES if each.name == name)
     other = THRESHOLD if own == QOS else QOS
-    found = [why for plan in cycles(running(name, dry=other)) for why in done_by(name, plan)]
+    found = [why for plan in cycles(running(name, other)) for why in done_by(name, plan)]
     assert found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_dry_run_of_one_part_leaves_the_strategies_of_the_others_alone(name: str) -> None:
+    own = next(each.part for each in STRATEGIES if each.name == name)
+    for part in {each.part for each in STRATEGIES} - {own, ""}:
+        assert [why for plan in cycles(running(name, QOS, "beClass", part)) for why in done_by(name, plan)], part
 
 
 def test_each_has_a_section_of_the_docs_with_its_arguments_and_its_topic_in_the_table() -> None:
@@ -243,12 +260,12 @@ def values_of(name: str, bench: Bench) -> dict[tuple[Place, Attribute], str]:
     }
 
 
-@pytest.mark.parametrize("strategy", [each for each in STRATEGIES if each.section], ids=lambda each: each.name)
-def test_a_dry_run_that_begins_takes_back_what_was_done(strategy: Any) -> None:
+@pytest.mark.parametrize(("strategy", "path"), DRY, ids=PATHS)
+def test_a_dry_run_that_begins_takes_back_what_was_done(strategy: Strategy, path: tuple[str, ...]) -> None:
     bench = running(strategy.name)
     cycles(bench)
     before = values_of(strategy.name, bench)
-    bench.store(slo_subject(NODE), node_slo(CASES[strategy.name], strategy.section))
+    bench.store(slo_subject(NODE), node_slo(CASES[strategy.name], *path))
     cycles(bench)
     assert values_of(strategy.name, bench) == {}
     targets = bench.core.plan(bench.now).targets
@@ -294,7 +311,7 @@ def test_a_part_that_is_no_object_is_reported_and_its_strategy_goes_on_with_the_
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda each: each.name)
-def test_what_a_strategy_reads_lies_in_its_section(strategy: Any) -> None:
+def test_what_a_strategy_reads_lies_in_its_section(strategy: Strategy) -> None:
     """Dry runs of the section cover what its strategies read; the total bandwidth is the node's."""
     sections = {shape.path[0] for shape in strategy.reads}
     assert sections <= {strategy.section, SYSTEM if strategy.section == QOS else strategy.section}

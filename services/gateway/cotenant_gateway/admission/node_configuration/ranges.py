@@ -151,11 +151,13 @@ _IO = {
     "enableUserModel": flag,
 }
 _BLOCK = members_of({"name": text, "type": one_of("device", "volumegroup", "podvolume"), "ioCfg": members_of(_IO)})
+_PART: Mapping[str, Check] = {"dryRun": flag, "enable": flag}
+"""What every part of a class has."""
 _CLASS = StrategyRules(
     within={
         "cpuQOS": StrategyRules(
             {
-                "enable": flag,
+                **_PART,
                 "groupIdentity": whole(-1, 2),
                 "schedIdle": _SWITCH,
                 "coreExpeller": flag,
@@ -163,11 +165,11 @@ _CLASS = StrategyRules(
             }
         ),
         "resctrlQOS": StrategyRules(
-            {"enable": flag, "mbaPercent": _PERCENT, "mbaMBps": _FROM_1}, pairs=(("catRangeStartPercent", "catRangeEndPercent"),)
+            {**_PART, "mbaPercent": _PERCENT, "mbaMBps": _FROM_1}, pairs=(("catRangeStartPercent", "catRangeEndPercent"),)
         ),
         "memoryQOS": StrategyRules(
             {
-                "enable": flag,
+                **_PART,
                 "minLimitPercent": _PERCENT,
                 "lowLimitPercent": _PERCENT,
                 "throttlingPercent": _PERCENT,
@@ -182,8 +184,8 @@ _CLASS = StrategyRules(
                 "pageCacheLimitSize": _FROM_0,
             }
         ),
-        "blkioQOS": StrategyRules({"enable": flag, "blocks": each_element(_BLOCK)}),
-        "networkQOS": StrategyRules({"enable": flag, **dict.fromkeys(_NETWORK, percent_or_amount)}),
+        "blkioQOS": StrategyRules({**_PART, "blocks": each_element(_BLOCK)}),
+        "networkQOS": StrategyRules({**_PART, **dict.fromkeys(_NETWORK, percent_or_amount)}),
     }
 )
 QOS_CLASSES = ("lsrClass", "lsClass", "beClass", "systemClass", "cgroupRoot")

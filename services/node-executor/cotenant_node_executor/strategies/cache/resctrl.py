@@ -137,5 +137,6 @@ STRATEGY = Strategy(
     decide=decide,
     inputs=_inputs,
     section=QOS,
+    part=PART,
     reads=of_classes(PART, ResctrlQOS),
 )

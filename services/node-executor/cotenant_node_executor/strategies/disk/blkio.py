@@ -218,5 +218,12 @@ def _inputs(policy: NodePolicy) -> frozenset[Input]:
 
 
 STRATEGY = Strategy(
-    name=NAME, topic="blkio", sets=KNOBS, decide=decide, inputs=_inputs, section=QOS, reads=of_classes(PART, BlkioQOS)
+    name=NAME,
+    topic="blkio",
+    sets=KNOBS,
+    decide=decide,
+    inputs=_inputs,
+    section=QOS,
+    part=PART,
+    reads=of_classes(PART, BlkioQOS),
 )

@@ -205,5 +205,6 @@ STRATEGY = Strategy(
     cause=Cause.USAGE,
     figures=_figures,
     section=QOS,
+    part=PART,
     reads=of_classes(PART, PageCacheLimit),
 )

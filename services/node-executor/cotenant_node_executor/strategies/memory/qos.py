@@ -237,5 +237,12 @@ def _inputs(policy: NodePolicy) -> frozenset[Input]:
 
 
 STRATEGY = Strategy(
-    name=NAME, topic="memory-qos", sets=KNOBS, decide=decide, inputs=_inputs, section=QOS, reads=of_classes(PART, MemoryQOS)
+    name=NAME,
+    topic="memory-qos",
+    sets=KNOBS,
+    decide=decide,
+    inputs=_inputs,
+    section=QOS,
+    part=PART,
+    reads=of_classes(PART, MemoryQOS),
 )

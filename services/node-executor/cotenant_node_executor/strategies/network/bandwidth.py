@@ -32,6 +32,7 @@ from cotenant_node_executor.strategies.sections import (
 )
 
 ANNOTATION = "koordinator.sh/networkQOS"
+PART = "networkQOS"
 TC, TERWAY = "tc", "terway-qos"
 MOST_BITS = 10**14
 
@@ -73,7 +74,7 @@ class _Policies(Struct, frozen=True, rename=lower_name):
 SHAPES = (
     SectionShape((SYSTEM,), _System),
     SectionShape((QOS, "policies"), _Policies),
-    *of_classes("networkQOS", _Stated, classes=("lsClass", "beClass")),
+    *of_classes(PART, _Stated, classes=("lsClass", "beClass")),
 )
 """The parts of the NodeSLO that are read here."""
 
@@ -90,7 +91,7 @@ def bandwidth(slo: NodeSLORendered) -> Bandwidth:
     strategy = raw_section(slo, QOS)
     policy = str(object_of(strategy, "policies").get("netqospolicy") or TC)
     ls, be = (
-        _network(fitted(class_part(strategy, each, "networkqos", {}, {}), _Stated, f"{each}.networkQOS"), total)
+        _network(fitted(class_part(strategy, each, PART, {}, {}), _Stated, f"{each}.{PART}"), total)
         for each in ("lsclass", "beclass")
     )
     return Bandwidth(policy, total, ls, be)

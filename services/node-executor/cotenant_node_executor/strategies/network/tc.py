@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from cotenant.domain.qos import QoSClass
 from cotenant_node_executor.strategies.network.bandwidth import (
+    PART,
     SHAPES,
     TC,
     Bandwidth,
@@ -131,6 +132,7 @@ def strategy(gates: frozenset[str]) -> Strategy:
         decide=shape if GATE in gates else _nothing,
         inputs=inputs,
         section=QOS,
+        part=PART,
         reads=SHAPES,
     )
 

@@ -21,7 +21,7 @@ from cotenant_node_executor.strategies.cpu.core_sched.rule import (
     pod_group,
 )
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
-from cotenant_node_executor.strategies.sections import QOS, SectionShape, of_classes
+from cotenant_node_executor.strategies.sections import CPU_PART, QOS, SectionShape, of_classes
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Desired, DesiredValues, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place, ProcessAttribute, Processes, Sysctl, SysctlAttribute
@@ -105,5 +105,6 @@ STRATEGY = Strategy(
     decide=decide,
     inputs=_inputs,
     section=QOS,
-    reads=(SectionShape((QOS, "policies"), CpuQOSPolicy), *of_classes("cpuQOS", CpuQos)),
+    part=CPU_PART,
+    reads=(SectionShape((QOS, "policies"), CpuQOSPolicy), *of_classes(CPU_PART, CpuQos)),
 )

@@ -21,7 +21,7 @@ from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.strategies.cpu.identity.idle import idle_rule
 from cotenant_node_executor.strategies.cpu.identity.strategy import effective_identity
 from cotenant_node_executor.strategies.pod_view import PodView
-from cotenant_node_executor.strategies.sections import QOS, of_classes, readable_section
+from cotenant_node_executor.strategies.sections import CPU_PART, QOS, of_classes, readable_section
 from cotenant_node_executor.strategies.situation import Situation, in_best_effort_tree
 from cotenant_node_executor.targets.interface import THREADS
 
@@ -44,7 +44,7 @@ class _Strategy(Struct, frozen=True, rename="camel"):
 
 
 _SECTION = readable_section(QOS, _Strategy)
-CLASS_SHAPES = of_classes("cpuQOS", _CpuQos, classes=("lsrClass", "lsClass"))
+CLASS_SHAPES = of_classes(CPU_PART, _CpuQos, classes=("lsrClass", "lsClass"))
 """The parts of the NodeSLO that are read here."""
 
 
