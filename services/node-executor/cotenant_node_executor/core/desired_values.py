@@ -176,7 +176,7 @@ class DesiredTargets:
             self._decide(seen)
         orders = [(name, order) for name, own in self._orders.items() for order in own] if self._orders else ()
         composed = self._composer.composed()
-        if self._composer.dropped or self._initial.is_time(seen.snapshot):
+        if self._initial.is_time(seen.snapshot) or self._composer.dropped:
             self._initial.add_left_over(self._existing.values(), self._groups, composed.winner)
             self._initial.add(self._composer.dropped, self._groups)
             self._composer.dropped = {}

@@ -14,7 +14,6 @@ Bounds: REMEMBERED documents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 
 import msgspec

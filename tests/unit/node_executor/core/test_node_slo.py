@@ -35,7 +35,7 @@ RIGHT: dict[str, Any] = {
     THRESHOLD: {"enable": True, "memoryEvictThresholdPercent": 70, "cpuEvictTimeWindowSeconds": 30, "dryRun": False},
     BURST: {"policy": "auto", "cpuBurstPercent": 1000},
     SYSTEM: {"minFreeKbytesFactor": 100, "totalNetworkBandwidth": "1G"},
-    QOS: {"policies": {"cpuPolicy": "groupIdentity"}, "lsClass": dict(PARTS), "beClass": dict(PARTS)},
+    QOS: {"policies": {"cpuPolicy": "groupIdentity"}, "lsClass": copy.deepcopy(PARTS), "beClass": copy.deepcopy(PARTS)},
     "hostApplications": [{"name": "yarn", "qos": "BE", "cgroupPath": {"base": "KubepodsBesteffort", "relativePath": "yarn"}}],
     "extensions": {"theirs": [1]},
 }
