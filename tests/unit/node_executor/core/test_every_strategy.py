@@ -208,7 +208,7 @@ def test_what_a_strategy_does_has_a_reason(name: str) -> None:
     assert all(found)
 
 
-DRY = [(each, (each.section,)) for each in STRATEGIES if each.section]
+DRY: list[tuple[Strategy, tuple[str, ...]]] = [(each, (each.section,)) for each in STRATEGIES if each.section]
 DRY += [(each, (each.section, "beClass", each.part)) for each in STRATEGIES if each.part]
 """Strategies with the paths of what makes them a dry run."""
 PATHS = [f"{each.name}-{'.'.join(path)}" for each, path in DRY]
