@@ -279,6 +279,7 @@ async def test_the_volumes_of_several_claims_are_bounded_on_the_disk_that_the_co
     if tree.file(pod, names[0]) is None and tree.file(pod, names[1]) is None:
         pytest.skip("no file for limits of disks in kubelet's groups")
     begin(harness, tree)
+    await harness.node_slo()
     blocks = [{"name": "data", "type": "podvolume", "ioCfg": {"readBPS": 104857600}}]
     manifest = batch()
     manifest["metadata"]["annotations"] = {"koordinator.sh/blkioQOS": json.dumps({"blocks": blocks})}

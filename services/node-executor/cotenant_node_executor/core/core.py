@@ -32,7 +32,6 @@ from cotenant.model.subjects import slo_subject
 from cotenant_node_executor.core.admission import Admission, RunState
 from cotenant_node_executor.core.desired_values import DesiredTargets
 from cotenant_node_executor.core.evictions import Evictions
-from cotenant_node_executor.core.node_slo import NodeSLOReader
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.placed import DecodedPlacement, Key, read_placement, sequence_of
 from cotenant_node_executor.core.placed_pods import PlacedPods, asked_services, offers_latency
@@ -42,6 +41,7 @@ from cotenant_node_executor.core.resizing.resizes import Resizes
 from cotenant_node_executor.core.topology_report import TopologyReport
 from cotenant_node_executor.runtime.interface import Order
 from cotenant_node_executor.sampling.wanted import SamplingOptions, wanted_by
+from cotenant_node_executor.strategies.node_slo import NodeSLOReader
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import LocalNode
 from cotenant_node_executor.strategies.strategy import RESTORE, Desired, Strategy

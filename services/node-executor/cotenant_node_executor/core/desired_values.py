@@ -27,7 +27,6 @@ from cotenant_node_executor.core.composer import Composed, Composer, with_resets
 from cotenant_node_executor.core.dry_runs import DryRunResult, DryRuns
 from cotenant_node_executor.core.initial_values import InitialValues
 from cotenant_node_executor.core.observation import NO_STORAGE, Observation, same_figures
-from cotenant_node_executor.core.plan import Problems
 from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.strategies.pod_view import REMEMBERED_SHAPES, PodShape, PodView
 from cotenant_node_executor.strategies.pods.pod_values import burstable_milli
@@ -46,6 +45,7 @@ from cotenant_node_executor.strategies.strategy import (
     Evict,
     Input,
     NodePolicy,
+    Problems,
     Reclaim,
     Strategy,
     StrategyDecision,

@@ -33,9 +33,9 @@ from cotenant.model.subjects import execution_subject
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.dry_runs import DryRunResult
 from cotenant_node_executor.core.placed import Key
-from cotenant_node_executor.core.plan import CyclePlan, Problems
+from cotenant_node_executor.core.plan import CyclePlan
 from cotenant_node_executor.runtime.interface import Collect, EndAttempt, Forget, Order, Start, Stop
-from cotenant_node_executor.strategies.strategy import RESTORE, Cause, Desired, Evict, Reclaim
+from cotenant_node_executor.strategies.strategy import RESTORE, Cause, Desired, Evict, Problems, Reclaim
 from cotenant_node_executor.targets.address import Place, place_text
 from cotenant_node_executor.targets.interface import Knob, Reclaimed, WriteReport, WrittenValue
 

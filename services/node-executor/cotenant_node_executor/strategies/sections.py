@@ -5,7 +5,7 @@ decoder: `MBAPercent` and `mbaPercent`, `iocfg` and `ioCfg` both occur. A spec i
 
 There are two readers. `section` raises SectionError with the field's path for a value of another type, and null unsets a field:
 the strategy keeps its last decision. `readable_section` returns None, and null counts as absent, for strategies that are off
-without a readable section. The NodeSLO in force has no such values (`core.node_slo`), so that they are the second guard.
+without a readable section. The NodeSLO in force has no such values (`strategies.node_slo`), so that they are the second guard.
 
 The QoS classes are merged with their built-in defaults, and a disabled class has neutral values, so that its consumer applies
 the values as they are. A section with `dryRun: true` is read like any other; its strategies' decisions are reported and not

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from cotenant.events.node.execution import Execution
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.core.executions import Executions
-from cotenant_node_executor.core.node_slo import NODE_SLO, NodeSLOReader
-from cotenant_node_executor.core.plan import Problems
 from cotenant_node_executor.sampling.wanted import wanted_by
+from cotenant_node_executor.strategies.node_slo import NODE_SLO, NodeSLOReader
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.sections import is_dry_run
+from cotenant_node_executor.strategies.strategy import Problems
 from cotenant_node_executor.targets.interface import WriteReport
 from tests.unit.node_executor.builders_node_executor import NODE, Bench, batch, slo
 

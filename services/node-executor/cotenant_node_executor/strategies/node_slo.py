@@ -21,7 +21,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cotenant.events.node.resources import NodeSLORendered
-from cotenant_node_executor.core.plan import Problems
 from cotenant_node_executor.sampling.wanted import HOST_APPLICATIONS
 from cotenant_node_executor.strategies.sections import (
     DryRunSwitch,
@@ -34,7 +33,7 @@ from cotenant_node_executor.strategies.sections import (
     lowered,
     of_classes,
 )
-from cotenant_node_executor.strategies.strategy import Strategy
+from cotenant_node_executor.strategies.strategy import Problems, Strategy
 
 REMEMBERED = 64
 NODE_SLO = ""
