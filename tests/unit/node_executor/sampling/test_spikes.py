@@ -232,7 +232,8 @@ def test_a_usual_fluctuation_is_never_a_spike(seed: int, percent: int, cpus: int
         tree.spikes.watch(tree.sample)
         for _ in range(600):
             tree.passes(burstable=mean + chance.randint(-percent * cpus * 10, percent * cpus * 10))
-            assert found(tree, tree.sample) is None and found(tree, tree.sample, waits=False) is None
+            assert found(tree, tree.sample) is None
+            assert found(tree, tree.sample, waits=False) is None
 
 
 @settings(max_examples=3, deadline=None)
@@ -246,7 +247,8 @@ def test_requests_of_a_large_node_are_never_a_spike(seed: int) -> None:
         for _ in range(600):
             requests = round(chance.gauss(rate, rate**0.5))
             tree.passes(burstable=requests * 80)
-            assert found(tree, tree.sample) is None and found(tree, tree.sample, waits=False) is None
+            assert found(tree, tree.sample) is None
+            assert found(tree, tree.sample, waits=False) is None
 
 
 def test_what_is_not_watched_is_not_read(tree: Tree) -> None:

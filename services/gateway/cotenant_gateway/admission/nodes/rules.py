@@ -1,4 +1,5 @@
-"""Nodes when they are written: labels and annotations of overcommitment and of load-aware scheduling, and whether the node configuration selects them twice.
+"""Nodes when they are written: labels and annotations of overcommitment and of load-aware scheduling, and whether the node
+configuration selects them twice.
 
 In: the node, as it is, and the ConfigMap `slo-controller-config`. Out: field errors. Annotations and labels are checked
 when they change; an unreadable value is refused, where Koordinator accepts it and omits it from its sums. A node

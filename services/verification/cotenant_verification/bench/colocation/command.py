@@ -46,7 +46,8 @@ def command(
     if not math.isfinite(seconds):
         raise click.UsageError(f"--seconds {seconds}: expected a number of seconds")
     chosen = tuple(CASES) if ALL in names else tuple(dict.fromkeys(names))
-    options = ColocationOptions(tuple(CASES[name] for name in chosen), protection, pairs, seconds, pairs if uncontrolled is None else uncontrolled)
+    plain = pairs if uncontrolled is None else uncontrolled
+    options = ColocationOptions(tuple(CASES[name] for name in chosen), protection, pairs, seconds, plain)
     # It warns each time that a TLS connection ends from the other side.
     logging.getLogger("asyncio").setLevel(logging.ERROR)
     try:
