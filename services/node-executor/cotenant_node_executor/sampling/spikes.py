@@ -114,8 +114,8 @@ class Spikes:
         self.due_ns = now_ns + (CONFIRMED_NS if excess_percent >= 50 else MEASURED_NS)
 
     def found(self, sample: UsageSnapshot, now_ns: int, *, waits: bool) -> UsageSnapshot | None:
-        """Return the sample with the services' CPU as it is now; None where it did not rise enough. `waits`: a service waits for
-        CPU."""
+        """Return the sample with the services' CPU as it is now; None where it did not rise enough. `waits`: whether a service
+        waits for CPU."""
         began, excess_percent = self._largest(sample, waits=waits)
         if began is None or excess_percent < 100:
             return None

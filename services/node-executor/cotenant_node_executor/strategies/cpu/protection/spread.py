@@ -6,10 +6,10 @@ class `fair` (`placing`), and a slice of SLICE_NS for all threads of these pods 
 start later inherit it. Released threads get the CPUs of their pool and the default slice back, once.
 
 A thread is put on a CPU only while the system, that is everything outside of pods, uses little (at most SYSTEM_PERCENT of the
-node; again below SYSTEM_AGAIN_PERCENT for SYSTEM_REST_SAMPLES): the kernel moves a thread away from a CPU that others need, and a
-thread that is pinned there would wait. For the same reason threads are released if a service with a latency goal is late for
-LATE_SAMPLES while its threads are pinned (`lateness`). After that, and after there were more busy threads than CPUs, nothing is
-spread for REST_SAMPLES, so that threads do not move back and forth. Pods with CPUs of their own are left out.
+node; again below SYSTEM_AGAIN_PERCENT, for SYSTEM_REST_SAMPLES): the kernel moves a thread away from a CPU that others need,
+and a thread that is pinned there would wait. For the same reason threads are released if a service with a latency goal is late
+for LATE_SAMPLES while its threads are pinned (`lateness`). After that, and after there were more busy threads than CPUs,
+nothing is spread for REST_SAMPLES, so that threads do not move back and forth. Pods with CPUs of their own are left out.
 
 Source: measured on a mainline kernel (docs/colocation.md): cpu.idle alone leaves a p99 of 1.2 times that of an idle node;
 two latency-sensitive threads on one CPU, and best-effort work that gets a running thread's CPU for a tick, are the reasons.
