@@ -111,8 +111,13 @@ class ColocationPods:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _call(self, call: Callable[[], T]) -> T:
+        """One request at a time over the client's connection, also where the caller is cancelled meanwhile."""
         async with self._lock:
-            return await asyncio.to_thread(call)
+            answered = asyncio.ensure_future(asyncio.to_thread(call))
+            try:
+                return await asyncio.shield(answered)
+            finally:
+                await asyncio.wait([answered])
 
     def pod(self, name: str, qos: str, arguments: Sequence[str], annotations: Mapping[str, str]) -> Document:
         """The manifest of a pod that runs one program."""

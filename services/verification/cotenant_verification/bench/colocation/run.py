@@ -41,6 +41,8 @@ from cotenant_verification.bench.over_http.processes import stack
 from cotenant_verification.bench.testbed import BenchError
 
 SETTLE_SECONDS = 2.0
+NEIGHBOURS_SETTLE_SECONDS = 7.0
+"""After the neighbours' start: the stack, which starts them, runs on the same CPUs."""
 WARM_UP_SECONDS = 15.0
 """Of load before the first pair: what the node's agent does for threads follows from what they used."""
 REPLACE_SECONDS = 0.5
@@ -237,7 +239,7 @@ class _Measured:
         await self._pods.start(neighbours)
         keeping = asyncio.ensure_future(self._keep(neighbours))
         try:
-            await asyncio.sleep(SETTLE_SECONDS)
+            await asyncio.sleep(NEIGHBOURS_SETTLE_SECONDS)
             return await self._traced(names, pair)
         finally:
             keeping.cancel()
