@@ -4,8 +4,9 @@ In: the reports of a cycle. Out: stored reports are folded by the node at once; 
 that LOG has, and the next cycle decides again. However many pods start and end, a node has one round at the server, so that
 it does not delay others; the slower the server, the larger the rounds.
 
-The end of a report waits for END_AFTER_SECONDS: by then a gateway has stored it, together with other ends, which costs the
-server less than one message at a time. Where no gateway runs, the node ends it.
+The end of a report of a pod that is gone waits for END_AFTER_SECONDS: by then a gateway has stored it, together with other
+ends, which costs the server less than one message at a time. Where no gateway runs, the node ends it. That a pod was stopped
+does not wait: that tombstone is a report.
 
 Bounds: one round, of at most ROUND reports; WORTH_A_BATCH of them go as one atomic batch, fewer one by one; `RoomPause` between
 tries while LOG has no room; as many ends wait as a cycle decides.
@@ -21,6 +22,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from cotenant.events.envelope import Event
+from cotenant.events.node.runs import reports_stop
 from cotenant.log.contract import WORTH_A_BATCH, Log, NoAnswer, Refused, Stored, Write
 from cotenant.log.room_pause import RoomPause
 from cotenant.log.traces import about
@@ -77,7 +79,7 @@ class Reports:
         known, self._ends = self._ends, {}
         due = []
         for event in reports:
-            if event.tombstone:
+            if event.tombstone and not reports_stop(event):
                 since = self._ends[event.subject] = known.get(event.subject, now)
                 if now < since + END_AFTER_SECONDS:
                     continue

@@ -2,10 +2,13 @@
 
 In: a log, a node. It ends when `stopping` is set. `cotenant.runtime.follower` reads, and reloads after a gap. Reading and
 storing run in tasks of their own, so that cycles continue while the server is unreachable: suppression keeps working and
-processes stay supervised. A message that the core cannot fold becomes a dead letter.
+processes stay supervised. A delivery that changes nothing, such as that of an own report, causes no cycle. A message that the
+core cannot fold becomes a dead letter.
 
 Bounds: QUEUE_PULLS pulls wait between reader and cycle; one round of reports in progress (`reports`); usage and execution
 events wait in the `outbox`.
+
+Over 300 lines: load, cycles and pauses share the node's state and timers.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from cotenant_node_executor.core.node import ExecutorNode
 from cotenant_node_executor.known_log import KnownLog
 from cotenant_node_executor.outbox import Outbox
 from cotenant_node_executor.reports import Reports
-from cotenant_node_executor.runtime.interface import Order
+from cotenant_node_executor.runtime.interface import Collect, Forget, Order
 from cotenant_node_executor.tracing import NodeTracing
 from cotenant_node_executor.wakes import Wakes
 
@@ -49,6 +52,8 @@ MAX_PAUSE_SECONDS = 2.0
 """Pause between loads; no cycle runs meanwhile."""
 FOLLOW_UP_SECONDS = 0.1
 """Most programs end within it when they are asked to."""
+REMOVED_SECONDS = 1.0
+"""The same after orders that only remove what is left of pods: nobody waits for that, and a sample usually sees it."""
 MARKER_SECONDS = 5.0
 """Between two attempts to store a start marker for which LOG has no room."""
 NOTE_SECONDS = 5.0
@@ -89,6 +94,8 @@ class ExecutorShell:
         self._marker_at: float | None = None
         """When the start marker, for which LOG had no room, is tried again; None where it was stored."""
         self._wake_cycles: Callable[[], None] = lambda: None
+        self._awoken = True
+        """The next cycle runs whatever was delivered."""
         self._ordered: Sequence[Order] = ()
         self._follow_up = FOLLOW_UP_SECONDS
         self._quarantine = Quarantine()
@@ -167,8 +174,13 @@ class ExecutorShell:
 
     async def cycles(self, reading: Reading) -> None:
         """Run the node's cycles: at each sample, and on deliveries."""
-        self._wake_cycles = reading.wake.set
-        with Wakes(reading.wake.set) as wakes:
+
+        def wake() -> None:
+            self._awoken = True
+            reading.wake.set()
+
+        self._wake_cycles = wake
+        with Wakes(wake) as wakes:
             await self._cycle_on(reading, wakes)
 
     async def _cycle_on(self, reading: Reading, wakes: Wakes) -> None:
@@ -180,7 +192,9 @@ class ExecutorShell:
             await reading.wait(self._pause(next_sample - loop.time()))
             if self._adopting:
                 raise Behind("LOG is adopted")
+            delivered = False
             while (events := reading.take()) is not None:
+                delivered = True
                 self._newest = max(self._newest, events[-1].sequence)
                 self._quarantine.fold(events, self.node.apply)
                 if self._tracing is not None:
@@ -203,6 +217,9 @@ class ExecutorShell:
                 reading.loaded()
                 self._on_ready()
                 logger.info("node %s: loaded, %d pods placed here", self.node.name, len(self.node.core.placed))
+            if delivered and not (sample or self._awoken or self.node.due(utc_now())):
+                continue
+            self._awoken = False
             began_ns = time.time_ns()
             self._post(self.node.step(utc_now(), sample=sample), began_ns)
             if self.node.core.loaded:
@@ -210,13 +227,14 @@ class ExecutorShell:
 
     def _pause(self, until_sample: float) -> float:
         """Return how long to wait for deliveries before the next cycle. The effect of orders is checked before the next
-        sample: after FOLLOW_UP_SECONDS, then twice as long each time, as long as the orders stay the same."""
+        sample: after FOLLOW_UP_SECONDS (REMOVED_SECONDS), then twice as long each time, as long as the orders stay the same."""
         if self.node.core.holds_reports:
             return 0.0
         ordered = self.node.ordered
         if not ordered:
             return max(0.0, until_sample)
-        self._follow_up = FOLLOW_UP_SECONDS if ordered != self._ordered else self._follow_up * 2
+        first = REMOVED_SECONDS if all(isinstance(order, Collect | Forget) for order in ordered) else FOLLOW_UP_SECONDS
+        self._follow_up = first if ordered != self._ordered else self._follow_up * 2
         self._ordered = ordered
         return max(0.0, min(until_sample, self._follow_up))
 
