@@ -5,12 +5,13 @@ In: the records of pods that changed, the state of the nodes. Out: events. The r
     a placement ends when its pod's object is deleted, being deleted, or of another uid, or when its node's object is
     deleted and the pod has not finished there: it is stored again as terminating, so that the executor ends the pod,
     and is gone (a tombstone) when
-      - the run reports that the pod has ended, or
+      - the run reports that the pod has ended or, with its tombstone, that it was stopped, or
       - no executor ever reported from the node, nor of the pod, so the pod runs nowhere (not decided for a node whose object
         is deleted: the executor's report has ended with it), or
       - the node's object is deleted, or no run was ever reported, and the grace period and 60 s have passed since
         terminating
-    until then it holds its room on the node, even if the node is declared again
+    until then it holds its room on the node, even if the node is declared again; the end of one whose room or name another
+    pod waits for says so, and is stored at once
     a finished pod keeps its placement even if its node is deleted: its report would end with the placement, and the pod would
     run once more
     a placement is stored again when the pod's object changed (the executor sees only its node's subjects), and when the node
@@ -25,7 +26,7 @@ Over 300 lines: the rules share one record and depend on each other's results.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -45,7 +46,7 @@ from cotenant_scheduler.cycle.reservations.endings import ReservationEndings
 from cotenant_scheduler.cycle.waiting import blocked_by, blocked_event
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.node_facts import NodeMessages
-from cotenant_scheduler.state.pod_records import PlacementRecord, PodRecord
+from cotenant_scheduler.state.pod_records import PlacementRecord, PodRecord, StopReports
 from cotenant_scheduler.state.reading.shapes import ParsedPod
 from cotenant_scheduler.state.reservations.records import ReserveRecord
 
@@ -61,9 +62,11 @@ class Endings:
 
     def __init__(
         self, nodes: Mapping[str, NodeMessages], quotas: QuotaLedger, reservations: ReservationEndings,
-        acting: Container[PodKey], *, checks_scheduler: bool,
+        acting: Container[PodKey], stops: StopReports, nominated_to: Callable[[str], bool], *, checks_scheduler: bool,
     ) -> None:
-        """`acting`: pods that act as reservations."""
+        """`acting`: pods that act as reservations; `nominated_to`: whether a pod waits for room on this node."""
+        self._stops = stops
+        self._nominated_to = nominated_to
         self._acting = acting
         self._checks_scheduler = checks_scheduler
         self._nodes = nodes
@@ -218,7 +221,7 @@ class Endings:
 
     def _has_ended(self, record: PodRecord, node: str, placed: PlacementRecord, now: datetime) -> bool:
         run = record.run_of(node, placed.data.uid)
-        if run is not None and run[0].phase.terminal:
+        if (run is not None and run[0].phase.terminal) or self._stops.of(node, record.key, placed):
             return True
         facts, declared = self._nodes.get(node), self._declared(node)
         if declared and run is None and (facts is None or facts.executor is None):
@@ -264,8 +267,9 @@ class Endings:
         )
 
     def _gone(self, record: PodRecord, node: str, placed: PlacementRecord, reason: str) -> Event:
-        data = placed.data
+        data, facts = placed.data, record.facts
         run = record.run_of(node, data.uid)
+        report = run[1] if run is not None else self._stops.of(node, record.key, placed)
         return ending(
             placement_subject(node, *record.key),
             Placement(
@@ -277,8 +281,9 @@ class Endings:
                 bound_at=data.bound_at,
                 terminating_at=data.terminating_at,
                 reason=reason,
+                awaited=self._nominated_to(node) or (facts is not None and facts.uid != data.uid),
             ),
-            (*self._ending_causes(record, node, placed), *((f"LOG:{run[1]}",) if run is not None else ())),
+            (*self._ending_causes(record, node, placed), *((f"LOG:{report}",) if report else ())),
         )
 
     def _ending_causes(self, record: PodRecord, node: str, placed: PlacementRecord) -> tuple[str, ...]:
