@@ -118,6 +118,9 @@ class StopReports:
         """The pod's uid and the report's sequence, by node and name."""
         self._newest = 0
 
+    def __len__(self) -> int:
+        return len(self._known)
+
     def note(self, node: str, key: PodKey, uid: str, sequence: int) -> None:
         """Take a report."""
         self._known.pop((node, key), None)
