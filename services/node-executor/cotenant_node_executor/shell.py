@@ -52,8 +52,6 @@ MAX_PAUSE_SECONDS = 2.0
 """Pause between loads; no cycle runs meanwhile."""
 FOLLOW_UP_SECONDS = 0.1
 """Most programs end within it when they are asked to."""
-REMOVED_SECONDS = 1.0
-"""The same after orders that only remove what is left of pods: nobody waits for that, and a sample usually sees it."""
 MARKER_SECONDS = 5.0
 """Between two attempts to store a start marker for which LOG has no room."""
 NOTE_SECONDS = 5.0
@@ -227,14 +225,14 @@ class ExecutorShell:
 
     def _pause(self, until_sample: float) -> float:
         """Return how long to wait for deliveries before the next cycle. The effect of orders is checked before the next
-        sample: after FOLLOW_UP_SECONDS (REMOVED_SECONDS), then twice as long each time, as long as the orders stay the same."""
+        sample: after FOLLOW_UP_SECONDS, then twice as long each time, as long as the orders stay the same. Nobody waits for what
+        only removes what ended pods have left: the next sample sees that."""
         if self.node.core.holds_reports:
             return 0.0
         ordered = self.node.ordered
-        if not ordered:
+        if all(isinstance(order, Collect | Forget) for order in ordered):
             return max(0.0, until_sample)
-        first = REMOVED_SECONDS if all(isinstance(order, Collect | Forget) for order in ordered) else FOLLOW_UP_SECONDS
-        self._follow_up = first if ordered != self._ordered else self._follow_up * 2
+        self._follow_up = FOLLOW_UP_SECONDS if ordered != self._ordered else self._follow_up * 2
         self._ordered = ordered
         return max(0.0, min(until_sample, self._follow_up))
 
