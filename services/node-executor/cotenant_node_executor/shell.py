@@ -104,7 +104,7 @@ class ExecutorShell:
             self._tracing = NodeTracing(tracing, node.name, lambda causes: self.node.trace_of(causes))
         on_stored = self._tracing.stored if self._tracing is not None else None
         self.outbox = Outbox(log, cell, lambda: self.node, self._tracing)
-        self._reports = Reports(log, cell, lambda: self._wake_cycles(), on_stored)
+        self.reports = Reports(log, cell, lambda: self._wake_cycles(), on_stored)
 
     async def run(self) -> None:
         """Run until stopped."""
@@ -127,7 +127,7 @@ class ExecutorShell:
             await self._flush()
             self._note()
             sender.cancel()
-            await asyncio.gather(sender, self._reports.close(), return_exceptions=True)
+            await asyncio.gather(sender, self.reports.close(), return_exceptions=True)
 
     @property
     def written_values(self) -> int:
@@ -144,6 +144,7 @@ class ExecutorShell:
         if number > 1:
             self._written_before, self._refused_before = self.written_values, self.refused_values
             self.node = self.node.restarted()
+        self.reports.begin(self.node)
         return _Incarnation(self)
 
     async def prepare(self) -> None:
@@ -262,14 +263,14 @@ class ExecutorShell:
     # -- storing -------------------------------------------------------------------------------------------------------
 
     def _post(self, events: Sequence[Event], began_ns: int) -> None:
-        self._reports.post(self.node, [event for event in events if event.stream == LOG])
+        self.reports.post(self.node, [event for event in events if event.stream == LOG])
         self.outbox.post([event for event in events if event.stream != LOG], began_ns)
 
     async def _flush(self) -> None:
         """Wait at most two seconds for events in flight."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2):
-                while self.outbox.waiting or self._reports.under_way:  # noqa: ASYNC110 - bounded by the timeout above
+                while self.outbox.waiting or self.reports.under_way:  # noqa: ASYNC110 - bounded by the timeout above
                     await asyncio.sleep(0.02)
 
 
@@ -298,9 +299,8 @@ class _Incarnation:
         return timedelta(0) if self._shell.node.core.loaded else RELOAD_PAUSE
 
     def knows(self, sequence: int) -> bool:
-        """Own reports are read like any others: the core compares their sequences."""
-        del sequence
-        return False
+        """See `runtime.incarnations.Incarnation`."""
+        return self._shell.reports.knows(sequence)
 
     async def prepare(self) -> None:
         """See `runtime.incarnations.Prepared`."""
