@@ -57,17 +57,12 @@ def test_a_deleted_pod_is_terminating_until_its_executor_reports_the_end() -> No
     assert run.ref in event.causes
 
 
-def stop(story: Story, name: str = "web", node_name: str = "a") -> Event:
-    """The executor reports, with the tombstone of the run, that the pod was stopped."""
-    data = RunStatus(node=node_name, namespace="default", name=name, uid=f"uid-{name}", phase=RunPhase.STOPPED)
-    return story.say(run_subject(node_name, "default", name), data, tombstone=True)
-
-
-def test_a_terminating_placement_ends_with_the_tombstone_that_reports_the_stop() -> None:
+def test_an_executor_of_an_earlier_version_reports_a_stop_without_a_tombstone() -> None:
     story = placed_story()
     story.pod(pod("web", deleting=True))
     story.settle()
-    report = stop(story)
+    data = RunStatus(node="a", namespace="default", name="web", uid="uid-web", phase=RunPhase.STOPPED)
+    report = story.say(run_subject("a", "default", "web"), data)
     story.settle()
     event = story.placement_event("a", "web")
     assert event.tombstone
@@ -88,8 +83,7 @@ def test_a_stop_of_another_uid_ends_no_placement() -> None:
     story = placed_story()
     story.pod(pod("web", deleting=True))
     story.settle()
-    data = RunStatus(node="a", namespace="default", name="web", uid="another", phase=RunPhase.STOPPED)
-    story.say(run_subject("a", "default", "web"), data, tombstone=True)
+    story.run("a", "web", RunPhase.STOPPED, uid="another")
     assert story.settle() == []
 
 
@@ -98,7 +92,7 @@ def test_the_room_of_a_stopped_pod_is_given_away_once_its_placement_is_gone() ->
     story.pod(pod("web", deleting=True))
     story.pods(pod("next"))
     story.settle()
-    stop(story)
+    story.run("a", "web", RunPhase.STOPPED)
     [gone] = story.decide()
     assert gone.subject == placement_subject("a", "default", "web")
     story.settle()
@@ -110,7 +104,7 @@ def test_a_scheduler_that_loads_knows_of_the_stop_in_whatever_order_it_reads(sto
     story = placed_story()
     story.pod(pod("web", deleting=True))
     story.settle()
-    stop(story)
+    story.run("a", "web", RunPhase.STOPPED)
     story.core = story.reloaded(sorted(story.last, key=lambda subject: (".run." in subject) is not stop_first))
     assert [event.tombstone for event in story.decide()] == [True]
 
@@ -119,7 +113,7 @@ def test_a_stop_is_not_about_a_later_placement_of_the_same_pod_on_the_same_node(
     story = placed_story()
     story.node_deleted("a")
     story.settle()
-    stop(story)
+    story.run("a", "web", RunPhase.STOPPED)
     story.settle()
     assert story.placement("web") is None
     story.node(node("a", cpu="1"))
@@ -131,7 +125,7 @@ def test_a_stop_is_not_about_a_later_placement_of_the_same_pod_on_the_same_node(
     assert phase(story) is PlacementPhase.TERMINATING, "it may have been started meanwhile"
     reloaded = story.reloaded()
     assert list(reloaded.decide(story.now)) == []
-    stop(story)
+    story.run("a", "web", RunPhase.STOPPED)
     story.settle()
     assert story.placement("web") is None
 
@@ -156,14 +150,14 @@ def test_the_end_of_a_placement_is_urgent_if_a_pod_waits_for_its_name() -> None:
     story = placed_story()
     story.pod(pod("web", deleting=True))
     story.settle()
-    stop(story)
+    story.run("a", "web", RunPhase.STOPPED)
     [gone] = story.decide()
     assert not urgent(gone)
     story = placed_story()
     story.pod_deleted("web")
     story.pod(pod("web", uid="second"))
     story.settle()
-    stop(story)
+    story.run("a", "web", RunPhase.STOPPED)
     gone = next(event for event in story.decide() if event.tombstone)
     assert urgent(gone)
 
