@@ -35,7 +35,7 @@ def phase(story: Story) -> PlacementPhase:
 
 def inspected(story: Story) -> set[tuple[str, str]]:
     """The pods that the next decision inspects."""
-    return set(story.core._endings.attention)  # noqa: SLF001 - what it costs is not seen from outside
+    return set(story.core._endings.attention)
 
 
 def test_a_terminating_pod_is_not_inspected_until_something_changes() -> None:
