@@ -378,6 +378,22 @@ async def test_a_stopped_pod_leaves_one_message_of_its_run_which_expires() -> No
         assert await log.head(run_subject(NODE, "default", "job")) == head
 
 
+async def test_a_node_s_own_reports_are_not_read_again_unless_it_loads(nats_server: NatsServer) -> None:
+    log = await connect(nats_server.url, "executor")
+    await log.declare()
+    async with living(log) as shell:
+        await place(log, "job")
+        await reported(log, "job", RunPhase.RUNNING)
+        await place(log, "job", phase=PlacementPhase.TERMINATING)
+        await reported(log, "job", RunPhase.STOPPED)
+        head = await log.head(run_subject(NODE, "default", "job"))
+        assert head is not None
+        assert shell.node.core.last_sequence(run_subject(NODE, "default", "job")) == head.sequence
+    shell.reports.begin(shell.node)
+    assert not shell.reports.knows(head.sequence)
+    await log.close()
+
+
 async def test_an_executor_that_starts_on_a_full_log_runs_its_pods_and_stores_its_marker_when_there_is_room(
     nats_server: NatsServer,
 ) -> None:
