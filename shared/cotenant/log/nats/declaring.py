@@ -138,8 +138,9 @@ async def _create(api: JetStream, config: dict[str, Any]) -> JetStreamError | No
     if config["name"] != LOG or config["max_bytes"] <= FIRST_BYTES:
         return await api.create_stream(config)
     error = await api.create_stream({**config, "max_bytes": FIRST_BYTES})
-    if error is None:
-        error = await api.update_stream(config)
+    if error is not None:
+        return error
+    error = await api.update_stream(config)
     while _is_no_storage(error) and config["max_bytes"] > MIN_LOG_BYTES:
         config["max_bytes"] //= 2
         error = await api.update_stream(config)
