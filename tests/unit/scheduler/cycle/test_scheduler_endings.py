@@ -172,6 +172,19 @@ def test_a_terminating_placement_replaces_one_that_is_old_enough(age: int, repla
     assert story.placement_event("a", "web").replaces is replaces
 
 
+def test_a_terminating_placement_has_no_figures_and_its_cause_has_them() -> None:
+    story = placed_story()
+    bound = story.placement_event("a", "web")
+    story.pod(pod("web", deleting=True))
+    story.settle()
+    terminating = story.placement_event("a", "web")
+    assert isinstance(bound.data, Placement)
+    assert isinstance(terminating.data, Placement)
+    assert bound.data.figures
+    assert not terminating.data.figures
+    assert bound.ref in terminating.causes
+
+
 def test_a_pod_without_object_is_terminating_too() -> None:
     story = placed_story()
     story.pod_deleted("web")

@@ -244,8 +244,9 @@ class Endings:
         reason: str,
         terminating_at: datetime | None,
     ) -> Event:
-        """Return the placement to store again, with the object's current document if that is of this pod."""
-        data = placed.stored.whole()
+        """Return the placement to store again, with the object's current document if that is of this pod. A terminating one has
+        no figures: its cause has them."""
+        data = placed.stored.whole() if phase is _BOUND else msgspec.structs.replace(placed.data, figures=())
         facts, document = record.facts, record.document
         if facts is not None and document is not None and facts.uid == data.uid:
             membership = self._quotas.member(record.key[0], facts.traits.quota_label)
