@@ -68,7 +68,7 @@ class Reports:
         self._folded.clear()
 
     def knows(self, sequence: int) -> bool:
-        """Return whether the node has folded the report with this sequence, which need not be delivered. Asked once for each."""
+        """Return whether the node has folded the report with this sequence, so that it need not be delivered. Asked once."""
         return self._folded.pop(sequence, 0) is None
 
     @property

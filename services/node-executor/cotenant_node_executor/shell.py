@@ -226,8 +226,8 @@ class ExecutorShell:
 
     def _pause(self, until_sample: float) -> float:
         """Return how long to wait for deliveries before the next cycle. The effect of orders is checked before the next
-        sample: after FOLLOW_UP_SECONDS, then twice as long each time, as long as the orders stay the same. Nobody waits for what
-        only removes what ended pods have left: the next sample sees that."""
+        sample: after FOLLOW_UP_SECONDS, then twice as long each time, as long as the orders stay the same. Orders that
+        only remove what ended pods have left can wait for the sample."""
         if self.node.core.holds_reports:
             return 0.0
         ordered = self.node.ordered

@@ -166,8 +166,8 @@ class World:
         *,
         as_tombstone: bool = True,
     ) -> Event:
-        """Store a run report of a pod; of one that was stopped the tombstone of its run, unless an executor of an earlier version
-        reports (not `as_tombstone`)."""
+        """Store a run report of a pod; of one that was stopped the tombstone of its run, unless an executor of an earlier
+        version reports (not `as_tombstone`)."""
         state = "running" if phase is RunPhase.RUNNING else "terminated"
         container = ContainerRun(name="main", state=state, ready=phase is RunPhase.RUNNING, exit_code=exit_code)
         data = RunStatus(

@@ -109,8 +109,8 @@ class PodRecord:
 class StopReports:
     """The reports that pods were stopped, with which their runs have ended (`events.node.runs.reports_stop`).
 
-    A report is about the terminating placement that it follows on LOG. Mutable; bound: the pods with such a placement, and those
-    that were stopped within the last REMEMBERED_POSITIONS of LOG.
+    A report is about the terminating placement that it follows on LOG. Mutable; bound: the pods with such a placement, and
+    those that were stopped within the last REMEMBERED_POSITIONS of LOG.
     """
 
     def __init__(self) -> None:

@@ -39,9 +39,9 @@ ANSWER_SECONDS = 1.0
 MIN_LOG_BYTES = 64 << 20
 """The least that LOG is declared with on a server that has not the storage for more."""
 FIRST_BYTES = 16 << 20
-"""The bound that LOG is created with. By it nats-server decides, until it is restarted, on the size of the files that LOG is stored
-in: 4 MiB, instead of 8 with a bound of 32 MiB or more. After each garbage collection the server reads the last of them again for
-the next message, and an older one for each message that a tombstone removes."""
+"""The bound that LOG is created with. By it nats-server decides, until it is restarted, on the size of the files that LOG is
+stored in: 4 MiB, instead of 8 with a bound of 32 MiB or more. After each garbage collection the server reads the last of them
+again for the next message, and an older one for each message that a tombstone removes."""
 _NAME_IN_USE = 10058
 _GROWING = ("max_bytes", "max_age", "num_replicas", "max_msgs_per_subject", "max_consumers")
 """Limits that are never reduced; negative or 0: none."""

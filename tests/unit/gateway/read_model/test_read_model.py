@@ -80,7 +80,7 @@ def test_a_deleted_pod_that_finalizers_keep_shows_how_it_was_stopped() -> None:
     assert shown["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 143
     ring = world.core.ring
     changes = [change for change in ring.read(ring.position_after(before), 100) if change.kind is PODS]
-    assert [change.sequence for change in changes] == [before + 1, before + 2]
+    assert [change.version for change in changes] == [before + 1, before + 2]
 
 
 def test_a_pod_that_was_stopped_to_be_placed_elsewhere_is_pending() -> None:

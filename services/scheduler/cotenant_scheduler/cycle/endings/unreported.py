@@ -3,8 +3,8 @@
 In: pods whose terminating placement nothing follows from at present. Out: the records of those that count as gone without a
 report. A pod whose record changes, by a report for example, is inspected anyway.
 
-Bound: the pods with a terminating placement. Those that are due are searched for once the earliest time is reached, not in every
-decision.
+Bound: the pods with a terminating placement. Those that are due are searched for once the earliest time is reached, not in
+every decision.
 """
 
 from __future__ import annotations
