@@ -10,7 +10,7 @@ In: the cycle's plan, the writer's report, the orders, and their causes. Out: ev
 | cpu-burst, cpu-evict, cpuset, cpu-normalization, core-sched | values set and evictions by these strategies |
 | memory-qos, page-cache, blkio, resctrl, system-config | changed files of these strategies |
 | restored | targets without a desired value: initial values; former values of sysctls, files below /sys, resctrl groups |
-| runtime | a container was started; a pod is being stopped: if LOG orders it, only once that has taken STOP, as its report follows |
+| runtime | a container was started; a pod is being stopped (if LOG orders it, once that has taken STOP: its report follows) |
 | memory-relief | memory.high of the best-effort group, memory that was reclaimed, with the figures |
 | memory-evict | an eviction for memory, with the figures behind it |
 | kubelet | where kubelet runs the pods: groups without a pod on LOG, pods without a group, Kata pods; when that changes |
