@@ -90,7 +90,7 @@ def test_a_pod_that_was_stopped_to_be_placed_elsewhere_is_pending() -> None:
     world.run("web")
     world.run("web", RunPhase.STOPPED, exit_code=143)
     world.place("web", phase=PlacementPhase.GONE)
-    assert world.show("pods", "web")["status"]["phase"] == "Pending"  # type: ignore[index]
+    assert world.show("pods", "web")["status"]["phase"] == "Pending"
 
 
 def test_a_stop_is_narrated_once() -> None:
