@@ -94,8 +94,11 @@ class SchedulerCore:
         self.reservations = ReservationCache(self.pods)
         self._operating = OperatingPods(self.pods, self.reservations)
         of_reservations = ReservationEndings(self.reservations, self.nodes, self.pods.records, self._uid_of)
-        acting = self.pods.acting
-        self._endings = Endings(self._node_cache.facts, self.ledger, of_reservations, acting, checks_scheduler=late)
+        self._nominations = Nominations(self.nodes)
+        acting, stops, nominated_to = self.pods.acting, self.pods.stops, self._nominations.wants
+        self._endings = Endings(
+            self._node_cache.facts, self.ledger, of_reservations, acting, stops, nominated_to, checks_scheduler=late
+        )
         self._reserving = Reserving(self.nodes, self.reservations, self.config.reservation, self.config.weights)
         self._owners_version = 0
         self.queue = PodQueue(by_priority=self.config.queue.order is not QueueOrder.FIFO)
@@ -117,7 +120,6 @@ class SchedulerCore:
             self._topology,
         )
         self._waiting = WaitingPods(self.queue, self.nodes, self.reservations, self._reserving, self._assumed.holds)
-        self._nominations = Nominations(self.nodes)
         self._preemption = Preemption(self.nodes, self.pods.records, self._budgets, self._nominations.leaving)
         admission = QuotaAdmission(
             self.ledger,
@@ -264,6 +266,7 @@ class SchedulerCore:
         if not self.queue.classes:
             self._owners_version = self.reservations.index.version
         self.pods.forget_selectors()
+        self.pods.stops.forget(self.pods.records)
         self.pods.charged.move_from(self._quotas.settle())
         if self._quotas.regroup and not self._demands.counting:
             self._demands.begin(self.pods.records.values())

@@ -15,17 +15,19 @@ from cotenant_scheduler.plugins.default_profile import SchedulerConfig
 from cotenant_scheduler.state.stored_placements import PlacementView
 
 PACE = timedelta(milliseconds=100)
+_BOUND = PlacementPhase.BOUND
 
 
 def urgent(event: Event) -> bool:
-    """Return whether an event is urgent: a node waits for a placement. Endings and waiting reasons go with the
-    next placement, or a little later."""
-    return isinstance(event.data, Placement) and event.data.phase is PlacementPhase.BOUND
+    """Return whether an event is urgent: a node waits for a placement, or a pod for the end of one. Other endings and waiting
+    reasons go with the next placement, or a little later."""
+    data = event.data
+    return isinstance(data, Placement) and (data.phase is _BOUND or data.awaited)
 
 
 DEFINITION = ServiceDefinition(
     name="scheduler",
-    core_version="8",
+    core_version="9",
     filters=FILTERS,
     views=(PlacementView,),
     config_type=SchedulerConfig,

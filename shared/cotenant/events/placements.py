@@ -46,8 +46,9 @@ class Placement(Payload, frozen=True, kw_only=True):
     the object changes. `requests`: the pod's counted amounts (cpu in milli-cores, others in units). `terminating_at`
     is when its end was first decided, and `reason` why. `quota`: the one that it belonged to when this was stored; quotas that
     are declared or end later move it without another placement. `figures`: the score, its parts by plugin (left out at 0), the
-    node's figures that they are based on. `allocation`: its individual units, if any. `used_by`: of a pod that acts as
-    a reservation, its user. `resize`: while the pod is resized in place.
+    node's figures that they are based on; of a terminating one they are with its cause, the bound one. `allocation`: its
+    individual units, if any. `used_by`: of a pod that acts as a reservation, its user. `resize`: while the pod is resized in
+    place. `awaited`: of one that is gone, whether a pod waits for its room or its name.
     """
 
     TYPE = "cotenant.placement.v1"
@@ -71,6 +72,7 @@ class Placement(Payload, frozen=True, kw_only=True):
     allocation: Allocation | None = None
     used_by: UsedBy | None = None
     resize: PlacementResize | None = None
+    awaited: bool = False
 
 
 class WaitingReason(Part, frozen=True, kw_only=True):

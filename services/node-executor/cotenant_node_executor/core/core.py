@@ -51,7 +51,7 @@ from cotenant_node_executor.targets.interface import NodeCapabilities, WriteRepo
 MAX_PODS = 110
 """Pods on one node, as kubelet's default."""
 
-_GONE = PlacementPhase.GONE
+_BOUND, _GONE = PlacementPhase.BOUND, PlacementPhase.GONE
 _NO_PODS: frozenset[str] = frozenset()
 
 
@@ -156,7 +156,7 @@ class ExecutorCore:
     def _apply_placement(self, data: Placement, event: Event) -> None:
         key = (data.namespace, data.name)
         gone = event.tombstone or data.phase is _GONE
-        self._steps.placement_changed(key, gone=gone)
+        self._steps.placement_changed(key, event.sequence, bound=not gone and data.phase is _BOUND, gone=gone)
         self._changed = True
         before = self.pods.by_name.get(key)
         if before is not None and (gone or data.uid != before.placement.uid):

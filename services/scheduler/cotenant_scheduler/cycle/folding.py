@@ -16,7 +16,7 @@ from cotenant.domain.gangs import gang_id
 from cotenant.domain.network_topology import DEFAULT_TOPOLOGY
 from cotenant.events.envelope import Event
 from cotenant.events.gangs import PodGroupStatus
-from cotenant.events.node.runs import RunStatus
+from cotenant.events.node.runs import RunStatus, reports_stop
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, Waiting
 from cotenant.events.reservations import ReservationShare, ReservationStatus
@@ -109,6 +109,8 @@ class StateFolding:
                 if not event.tombstone and isinstance(event.data, RunStatus):
                     self._pods.store_run(event.data, sequence)
                 else:
+                    if isinstance(event.data, RunStatus) and reports_stop(event):
+                        self._pods.store_stop(event.data, sequence)
                     self._pods.drop_run(node, (namespace, name))
             case ("objects", "core", "pods", namespace, name):
                 if not event.tombstone and isinstance(event.data, ObjectStored):

@@ -63,6 +63,47 @@ def test_a_pod_is_its_document_with_placement_and_run() -> None:
     assert shown["metadata"]["resourceVersion"] == str(world.sequence)
 
 
+def test_a_deleted_pod_that_finalizers_keep_shows_how_it_was_stopped() -> None:
+    world = World()
+    document = manifest()
+    document["metadata"]["finalizers"] = ["example.com/wait"]
+    world.create("pods", document)
+    world.place("web")
+    world.run("web")
+    snapshot = world.core.get(PODS, "default", "web")
+    assert snapshot is not None
+    world.store(deletion(snapshot, world.now, None))
+    before = world.sequence
+    world.run("web", RunPhase.STOPPED, exit_code=143)
+    world.place("web", phase=PlacementPhase.GONE)
+    shown: Any = world.show("pods", "web")
+    assert shown["status"]["phase"] == "Failed"
+    assert shown["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 143
+    ring = world.core.ring
+    changes = [change for change in ring.read(ring.position_after(before), 100) if change.kind is PODS]
+    assert [change.version for change in changes] == [before + 1, before + 2]
+
+
+def test_a_pod_that_was_stopped_to_be_placed_elsewhere_is_pending() -> None:
+    world = World()
+    world.create("pods", manifest())
+    world.place("web")
+    world.run("web")
+    world.run("web", RunPhase.STOPPED, exit_code=143)
+    world.place("web", phase=PlacementPhase.GONE)
+    assert world.show("pods", "web")["status"]["phase"] == "Pending"
+
+
+def test_a_stop_is_narrated_once() -> None:
+    world = World()
+    world.create("pods", manifest())
+    world.place("web")
+    world.run("web", RunPhase.STOPPED, as_tombstone=False)
+    world.run("web", RunPhase.STOPPED)
+    (event,) = [each for each in narrated(world) if each["reason"] == "Killed"]
+    assert (event["count"], event["message"]) == (1, "Stopped on n1")
+
+
 def test_a_waiting_pod_says_why() -> None:
     world = World()
     world.create("pods", manifest())
