@@ -295,7 +295,7 @@ class MetricsIngestCore:
             self._next_look = now + LOOK_EVERY
         reported = [(one.node, self._nodes[one.node]) for one in found if isinstance(one, DueReport)]
         room = MAX_EVENTS_PER_DECISION - len(found)
-        return [*self._reported(found, now), *self._decisions.states(reported, now, room)]
+        return [*self._reported(found, now), *self._decisions.states(reported, self._predictions.models, now, room)]
 
     def _reported(self, found: Sequence[Event | DueReport], now: datetime) -> Sequence[Event]:
         """Return the events; all due reports are built together."""

@@ -178,11 +178,12 @@ class Histograms:
         if not parts:
             return (np.zeros(0, dtype=np.int64),) * 3
         table_of_all = np.concatenate(parts, axis=1)
-        places, buckets, weights = table_of_all[:, np.lexsort((table_of_all[1], table_of_all[0]))]
+        order = (table_of_all[0] * self.buckets.count + table_of_all[1]).argsort()
+        places, buckets, weights = table_of_all[:, order]
         return places, buckets, weights
 
-    def totals_at(self, rows: Indices, seconds: float) -> Floats:
-        """The total weight of rows, in samples of this time."""
+    def totals_at(self, rows: Indices, seconds: Floats | float) -> Floats:
+        """The total weight of rows, in samples of this time, or of one each."""
         return self.totals[rows] / self._growth(rows, seconds)
 
     def restore(
