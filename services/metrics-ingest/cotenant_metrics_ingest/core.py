@@ -229,7 +229,8 @@ class MetricsIngestCore:
         if event.time is None or tokens(event.subject)[-1] != sample.node:
             self._refuse(node, MALFORMED, f"{event.ref} has no time, or is not on its node's subject")
             return
-        self._restore(node)
+        if node.to_restore:
+            self._restore(node)
         policy = self._decisions.policy(node)
         windows = node.windows = windows_under(policy, node.windows)
         end_ms = int(event.time.timestamp() * 1000)

@@ -8,7 +8,7 @@ import msgspec
 
 from cotenant.api.times import rfc3339
 from cotenant.events.envelope import WHOLE, Event, MessageDecoders, Payload, decode_event, encode_event
-from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.metrics import NodeMetricComputed, Usage
 from cotenant.events.node.predictions import PredictionState
 from cotenant.events.node.resources import NodeResources
 from cotenant.events.node.runs import ExecutorStatus
@@ -28,6 +28,7 @@ from cotenant.model.subjects import (
 from cotenant_metrics_ingest.aggregation import percentile_rank
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.core import MetricsIngestCore
+from cotenant_metrics_ingest.means import MeanSlots, MeansWindow, means_of
 from cotenant_metrics_ingest.prediction.checkpoints import StoredModels, states_of
 from cotenant_metrics_ingest.prediction.models import ModelStore, NodeModels
 from tests.builders import node_document, stored
@@ -58,6 +59,12 @@ def pod(name: str, cpu: Sequence[int], memory: Sequence[int] | None = None, *, q
 
 def host(name: str, cpu: Sequence[int]) -> HostApplicationUsage:
     return HostApplicationUsage(name=name, qos="LS", series=series(cpu))
+
+
+def mean_of(slots: MeanSlots, end_ms: int, duration_ms: int, keys: Sequence[str]) -> dict[str, Usage]:
+    """The means of one node's rows."""
+    (found,) = means_of([MeansWindow(slots, end_ms, duration_ms, keys)])
+    return found
 
 
 def state_of(node: str, store: ModelStore, models: NodeModels, trained_ms: int, now: datetime) -> PredictionState:

@@ -171,7 +171,7 @@ def test_a_restart_keeps_the_week_and_the_choice(learned: MetricsLog) -> None:
     assert before is not None
     assert after is not None
     for old, state, new in zip(
-        before.state("n1", learned.now).seasons, stored.seasons, after.state("n1", learned.now).seasons, strict=True
+        before.to_store("n1").seasons, stored.seasons, after.to_store("n1").seasons, strict=True
     ):
         assert (new.by_time_of_day, checkpoint(new)) == (state.by_time_of_day, checkpoint(state))
         assert new.by_time_of_day == old.by_time_of_day

@@ -103,10 +103,14 @@ class Histograms:
         if self.half_life is None:
             return np.ones(len(rows))
         exponents = (seconds - self.references[rows]) / self.half_life
-        distinct = sorted({*exponents.tolist()})
-        # Powers are computed one by one: those of arrays differ between machines in the last bit.
-        powers = np.array([2.0**exponent for exponent in distinct])
-        return powers[np.array(distinct).searchsorted(exponents)]
+        if not len(rows):
+            return exponents
+        # Rows of one node come one after the other. Powers are computed one by one: those of arrays differ between machines in
+        # the last bit.
+        starts = np.flatnonzero(np.concatenate(([True], exponents[1:] != exponents[:-1])))
+        powers = [2.0**exponent for exponent in exponents[starts].tolist()]
+        grown: Floats = np.repeat(powers, np.diff(starts, append=len(rows)))
+        return grown
 
     def _renew(self, rows: Indices, seconds: Floats | float) -> None:
         if self.half_life is None:
