@@ -10,7 +10,7 @@ slot are freed when a slot ends.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np

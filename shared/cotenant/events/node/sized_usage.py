@@ -1,7 +1,7 @@
 """Decoding of usage messages by how many samples they have.
 
-In: the text of a message. Out: the `UsageSample` that it is, of a subclass whose series are tuples of one length. msgspec decodes
-a tuple of any length through a list, which grows while it is filled; one of a known length is allocated once.
+In: the text of a message. Out: the `UsageSample` that it is, of a subclass whose series are tuples of one length. msgspec
+decodes a tuple of any length through a list, which grows while it is filled; one of a known length is allocated once.
 
 The number of samples is read from the text of `offsetsMs`. A message with a series of another length, as that of a pod that has
 just started, is decoded as a plain `UsageSample`.

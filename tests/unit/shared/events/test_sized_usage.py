@@ -5,7 +5,15 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from cotenant.events.envelope import Event, EventError, MessageDecoders, decode_event, encode_event, encode_payload, payload_types
+from cotenant.events.envelope import (
+    Event,
+    EventError,
+    MessageDecoders,
+    decode_event,
+    encode_event,
+    encode_payload,
+    payload_types,
+)
 from cotenant.events.node.sized_usage import MOST_SAMPLES, UsageView
 from cotenant.events.node.usage import HostApplicationUsage, PodUsage, Pressure, Series, UsageSample
 from cotenant.log.contract import USAGE
