@@ -301,10 +301,11 @@ def test_a_smaller_bandwidth_alone_can_be_what_does_not_fit() -> None:
         world.patch("configmaps", "slo-controller-config", smaller, namespace="koordinator-system")
 
 
-def test_a_risk_budget_of_another_spelling_is_warned_of() -> None:
-    section = {"extensions": {"riskbudget": {"brokenPercent": 1}, "other": {"x": 1}}}
-    assert warnings(config(colocation_config=section)) == (
+def test_extensions_of_another_spelling_are_warned_of() -> None:
+    given = {"riskbudget": {"brokenPercent": 1}, "Forecast": "timeOfDay", "forecast": "timeOfDay", "other": {"x": 1}}
+    assert warnings(config(colocation_config={"extensions": given})) == (
         "data[colocation-config].extensions[riskbudget] has no effect: the name of a risk budget is riskBudget",
+        "data[colocation-config].extensions[Forecast] has no effect: the name of the forecast is forecast",
     )
 
 

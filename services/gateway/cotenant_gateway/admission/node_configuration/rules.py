@@ -25,7 +25,7 @@ from cotenant.kinds.nodes import NODES
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant_gateway.admission.node_configuration.network_shares import network_share_errors
 from cotenant_gateway.admission.node_configuration.ranges import MAX_ENTRIES, SECTIONS, SectionRules, section_errors
-from cotenant_gateway.admission.node_configuration.risk_budget import EXTENSION
+from cotenant_gateway.admission.node_configuration.risk_budget import EXTENSION, FORECAST
 from cotenant_gateway.admission.node_configuration.values import Json, member, selector_of, shown
 from cotenant_gateway.admission.review import Review
 
@@ -43,6 +43,8 @@ _POLICIES = {
     "midReclaimMode": ("static",),
 }
 """Values of `colocation-config` that have an effect; any other counts as the first, or as absent."""
+_EXTENSIONS = {name.lower(): (name, what) for name, what in ((EXTENSION, "a risk budget"), (FORECAST, "the forecast"))}
+"""What is read of the extensions, by the name in lower case; other names are stored as they are."""
 
 
 class ConfigurationError(ValueError):
@@ -224,7 +226,7 @@ def _empty_sections(review: Review, config: ConfigMap) -> Iterator[str]:
 
 
 def _without_effect(config: ConfigMap) -> Iterator[str]:
-    """Yield the members of `colocation-config` without effect: unknown policies, a misspelled risk budget."""
+    """Yield the members of `colocation-config` without effect: unknown policies, misspelled extensions."""
     key = "colocation-config"
     try:
         section = decoded_section(config.data.get(key) or "{}")
@@ -237,8 +239,9 @@ def _without_effect(config: ConfigMap) -> Iterator[str]:
     for where, strategy in given:
         given_extensions = member(strategy, "extensions")
         for name in given_extensions if isinstance(given_extensions, dict) else ():
-            if name != EXTENSION and name.lower() == EXTENSION.lower():
-                yield f"data[{key}]{where}.extensions[{shown(name)}] has no effect: the name of a risk budget is {EXTENSION}"
+            meant = _EXTENSIONS.get(name.lower(), (name, ""))
+            if name != meant[0]:
+                yield f"data[{key}]{where}.extensions[{shown(name)}] has no effect: the name of {meant[1]} is {meant[0]}"
         for name, known in _POLICIES.items():
             value = member(strategy, name)
             if isinstance(value, str) and value and value not in known:
