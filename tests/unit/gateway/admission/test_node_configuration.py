@@ -301,6 +301,15 @@ def test_a_smaller_bandwidth_alone_can_be_what_does_not_fit() -> None:
         world.patch("configmaps", "slo-controller-config", smaller, namespace="koordinator-system")
 
 
+def test_all_that_is_wrong_in_extensions_is_told_at_once() -> None:
+    given = {"forecast": "weather", "riskBudget": {"brokenPercent": 101, "leastHours": 0}}
+    assert [*faults(World(), config(colocation_config={"extensions": given}))] == [
+        "data[colocation-config].extensions.forecast",
+        "data[colocation-config].extensions.riskBudget.brokenPercent",
+        "data[colocation-config].extensions.riskBudget.leastHours",
+    ]
+
+
 def test_extensions_of_another_spelling_are_warned_of() -> None:
     given = {"riskbudget": {"brokenPercent": 1}, "Forecast": "timeOfDay", "forecast": "timeOfDay", "other": {"x": 1}}
     assert warnings(config(colocation_config={"extensions": given})) == (
