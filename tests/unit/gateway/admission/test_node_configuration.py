@@ -184,7 +184,8 @@ def test_without_the_label_nothing_is_refused_and_the_writer_is_told_what_would_
 def test_what_a_warning_says_of_a_section_that_is_wrong_is_what_becomes_of_it() -> None:
     document = config({}, resource_threshold_config={"clusterStrategy": {"memoryEvictThresholdPercent": 60}}, system_config="[")
     (_, _, told) = warnings(document)
-    assert "that cannot be read leaves the last one that could in force, any other is applied as it is" in told
+    assert "that cannot be read leaves the last one that could in force, in place of an entry of colocation-config" in told
+    assert "any other is applied as it is" in told
     data = document["data"]
     assert isinstance(data, dict)
     loaded = load_configuration(data)

@@ -69,7 +69,8 @@ def node_configuration_warnings(review: Review) -> list[str]:
         found += [str(error) for error in _changed_sections(review, config)]
         if found:
             found.append(
-                "a section that cannot be read leaves the last one that could in force, any other is applied as it is; "
+                "a section that cannot be read leaves the last one that could in force, in place of an entry of "
+                "colocation-config that is out of range the cluster's strategy counts, any other is applied as it is; "
                 f"with the label {LABEL_CONFIG_MAP_TYPE}: {SLO_CONFIG_NAME} the ConfigMap would have been refused"
             )
     return [*found, *_empty_sections(review, config), *_without_effect(config)]
