@@ -50,11 +50,13 @@ CONFIG_DRY_RUN = "cotenant.batch-resource-calculator.dry-run"
 
 class ConfigEffect(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What a node configuration would change. `nodes`: how many would have another offer. `changes`: by resource (`batch-cpu`,
-    `mid-memory`, ...) the change of the sum over all nodes, in percent. `rejected`: by section what is wrong with it; the
+    `mid-memory`, amplified `cpu`, ...) the change of the sum over all nodes, in percent. `slos`: how many NodeSLOs would have
+    another spec. `rejected`: by section what is wrong with it; the
     effect is that of the others, as the previous value of a rejected one stays in force. `error`: why it is unknown."""
 
     nodes: Count = 0
     changes: dict[str, float] = {}
+    slos: Count = 0
     rejected: dict[str, str] = {}
     error: str = ""
 

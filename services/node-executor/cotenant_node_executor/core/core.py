@@ -85,7 +85,7 @@ class ExecutorCore:
         self._corrected: dict[str, int] = {}
         self.slo: NodeSLORendered | None = None
         self.resources: NodeResources | None = None
-        """The overcommitted resources of the node."""
+        self.resources_ref = ""
         self._admission = Admission()
         self._resizes = Resizes(self.pods, self._steps, self._admission, of_kubelet=facts.kubelet_pods)
         self.topology = TopologyReport(facts.name)
@@ -137,7 +137,7 @@ class ExecutorCore:
             wanted = replace(wanted_by(self.slo), services=self.wanted.services)
             self.wanted = wanted if wanted != self.wanted else self.wanted
         elif isinstance(data, NodeResources):
-            self.resources = None if event.tombstone else data
+            self.resources, self.resources_ref = None if event.tombstone else data, event.ref
             self._admission.lend(self.resources)
             self._changed = True
         elif isinstance(data, ReservationShare):
@@ -285,7 +285,7 @@ class ExecutorCore:
             seen, self.pods.views, self.pods.changed(), missing, self.slo, self.resources, self._leaving()
         )
         if ordered:
-            evictions = self.evictions.begin(ordered, self.pods, self.runs(), now)
+            evictions = self.evictions.begin(ordered, self.pods, self.runs(), now, self.resources_ref)
         else:
             evictions = self.evictions.none_ordered(now)
         for key, _, _ in evictions:

@@ -181,7 +181,9 @@ class Executions:
         causes = [core.placed[key].ref]
         if core.strategies[strategy].cause is Cause.USAGE:
             causes.append(NEWEST_USAGE)
-        return self._event(topic, execution, (*causes, *((core.slo_ref,) if core.slo_ref else ())), now)
+        begun = core.evictions.begun(order.uid)
+        known = (core.slo_ref, begun.offer if begun is not None else "")
+        return self._event(topic, execution, (*causes, *(each for each in known if each)), now)
 
     def _dry_run(self, core: ExecutorCore, result: DryRunResult, now: datetime) -> Event:
         """Would-be actions of a strategy in a dry run."""

@@ -55,6 +55,8 @@ class Evict(Struct, frozen=True):
     uid: str
     why: str
     grace_seconds: int = 30
+    by_offer: bool = False
+    """What the node offers decided it."""
 
 
 class Reset(Struct, frozen=True):

@@ -56,6 +56,8 @@ class EvictionBegun(Part, frozen=True, kw_only=True):
     at: datetime
     why: str = ""
     grace_seconds: Seconds = 0
+    offer: str = ""
+    """The event of what the node offers, where that decided it."""
 
 
 class RunStatus(Payload, frozen=True, kw_only=True):

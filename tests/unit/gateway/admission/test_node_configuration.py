@@ -185,7 +185,8 @@ def test_without_the_label_nothing_is_refused_and_the_writer_is_told_what_would_
 def test_what_a_warning_says_of_a_section_that_is_wrong_is_what_becomes_of_it() -> None:
     document = config({}, resource_threshold_config={"clusterStrategy": {"memoryEvictThresholdPercent": 60}}, system_config="[")
     (_, _, told) = warnings(document)
-    assert "that cannot be read leaves the last one that could in force, any other is applied as it is" in told
+    assert "that cannot be read leaves the last one that could in force, in place of an entry of colocation-config" in told
+    assert "any other is applied as it is" in told
     data = document["data"]
     assert isinstance(data, dict)
     loaded = load_configuration(data)
@@ -302,10 +303,20 @@ def test_a_smaller_bandwidth_alone_can_be_what_does_not_fit() -> None:
         world.patch("configmaps", "slo-controller-config", smaller, namespace="koordinator-system")
 
 
-def test_a_risk_budget_of_another_spelling_is_warned_of() -> None:
-    section = {"extensions": {"riskbudget": {"brokenPercent": 1}, "other": {"x": 1}}}
-    assert warnings(config(colocation_config=section)) == (
+def test_all_that_is_wrong_in_extensions_is_told_at_once() -> None:
+    given = {"forecast": "weather", "riskBudget": {"brokenPercent": 101, "leastHours": 0}}
+    assert [*faults(World(), config(colocation_config={"extensions": given}))] == [
+        "data[colocation-config].extensions.forecast",
+        "data[colocation-config].extensions.riskBudget.brokenPercent",
+        "data[colocation-config].extensions.riskBudget.leastHours",
+    ]
+
+
+def test_extensions_of_another_spelling_are_warned_of() -> None:
+    given = {"riskbudget": {"brokenPercent": 1}, "Forecast": "timeOfDay", "forecast": "timeOfDay", "other": {"x": 1}}
+    assert warnings(config(colocation_config={"extensions": given})) == (
         "data[colocation-config].extensions[riskbudget] has no effect: the name of a risk budget is riskBudget",
+        "data[colocation-config].extensions[Forecast] has no effect: the name of the forecast is forecast",
     )
 
 

@@ -33,7 +33,7 @@ from cotenant_gateway.admission.node_configuration.ranges import (
     null_objects,
     section_errors,
 )
-from cotenant_gateway.admission.node_configuration.risk_budget import EXTENSION
+from cotenant_gateway.admission.node_configuration.risk_budget import EXTENSION, FORECAST
 from cotenant_gateway.admission.node_configuration.values import Json, member, selector_of, shown
 from cotenant_gateway.admission.review import Review
 
@@ -51,6 +51,8 @@ _POLICIES = {
     "midReclaimMode": ("static",),
 }
 """Values of `colocation-config` that have an effect; any other counts as the first, or as absent."""
+_EXTENSIONS = {name.lower(): (name, what) for name, what in ((EXTENSION, "a risk budget"), (FORECAST, "the forecast"))}
+"""What is read of the extensions, by the name in lower case; other names are stored as they are."""
 
 
 class ConfigurationError(ValueError):
@@ -75,7 +77,8 @@ def node_configuration_warnings(review: Review) -> list[str]:
         found += [str(error) for error in _changed_sections(review, config)]
         if found:
             found.append(
-                "a section that cannot be read leaves the last one that could in force, any other is applied as it is; "
+                "a section that cannot be read leaves the last one that could in force, in place of an entry of "
+                "colocation-config that is out of range the cluster's strategy counts, any other is applied as it is; "
                 f"with the label {LABEL_CONFIG_MAP_TYPE}: {SLO_CONFIG_NAME} the ConfigMap would have been refused"
             )
     return [*found, *_empty_sections(review, config), *_null_parts(review, config), *_without_effect(config)]
@@ -248,7 +251,7 @@ def _null_parts(review: Review, config: ConfigMap) -> Iterator[str]:
 
 
 def _without_effect(config: ConfigMap) -> Iterator[str]:
-    """Yield the members of `colocation-config` without effect: unknown policies, a misspelled risk budget."""
+    """Yield the members of `colocation-config` without effect: unknown policies, misspelled extensions."""
     key = "colocation-config"
     try:
         section = decoded_section(config.data.get(key) or "{}")
@@ -261,8 +264,9 @@ def _without_effect(config: ConfigMap) -> Iterator[str]:
     for where, strategy in given:
         given_extensions = member(strategy, "extensions")
         for name in given_extensions if isinstance(given_extensions, dict) else ():
-            if name != EXTENSION and name.lower() == EXTENSION.lower():
-                yield f"data[{key}]{where}.extensions[{shown(name)}] has no effect: the name of a risk budget is {EXTENSION}"
+            meant = _EXTENSIONS.get(name.lower(), (name, ""))
+            if name != meant[0]:
+                yield f"data[{key}]{where}.extensions[{shown(name)}] has no effect: the name of {meant[1]} is {meant[0]}"
         for name, known in _POLICIES.items():
             value = member(strategy, name)
             if isinstance(value, str) and value and value not in known:

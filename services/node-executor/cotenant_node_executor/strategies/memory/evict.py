@@ -203,7 +203,7 @@ def decide_with(situation: Situation, features: frozenset[str]) -> StrategyDecis
         config.memory_evict_threshold_percent or 0,
         max([task.release for task in tasks if task.target == USED], default=0),
     )
-    orders = tuple([Evict(each.candidate.uid, _why(each), each.candidate.traits.grace_seconds) for each in found])
+    orders = tuple([_order(each) for each in found])
     return StrategyDecision(orders=orders, memory=figures)
 
 
@@ -213,6 +213,11 @@ def _requested(pods: list[MemoryEvictionCandidate], config: MemoryEvictConfig) -
         return {}
     counted = [pod for pod in pods if pod.traits.priority_value <= highest]
     return {resource: sum([pod.amount(resource) for pod in counted]) for resource in _OFFERED}
+
+
+def _order(victim: MemoryVictim) -> Evict:
+    own = victim.candidate
+    return Evict(own.uid, _why(victim), own.traits.grace_seconds, by_offer=victim.task.target != USED)
 
 
 def _why(victim: MemoryVictim) -> str:

@@ -97,7 +97,7 @@ def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     tasks = _tasks(situation, config, samples, snapshot)
     chosen = _chosen(tasks, situation.evicting)
     figures = _figures_of(samples[-1].best_effort, tasks) if chosen else before.figures
-    orders = tuple([Evict(uid, why) for uid, why in chosen.items()])
+    orders = tuple([Evict(uid, why, by_offer=feature == ALLOCATABLE) for uid, (feature, why) in chosen.items()])
     return StrategyDecision(orders=orders, memory=EvictMemory(samples, figures))
 
 
@@ -201,15 +201,15 @@ def _by_usage(
     return CpuEvictionTask(USAGE, by_priority(candidates, then_usage=True), release, _used, why)
 
 
-def _chosen(tasks: Sequence[CpuEvictionTask], evicting: Set[str]) -> dict[str, str]:
-    """New victims and why, in the order in which they were chosen."""
-    chosen: dict[str, str] = {}
+def _chosen(tasks: Sequence[CpuEvictionTask], evicting: Set[str]) -> dict[str, tuple[str, str]]:
+    """New victims with feature and reason, in the order in which they were chosen."""
+    chosen: dict[str, tuple[str, str]] = {}
     for task in tasks:
         leaves = [pod.uid in evicting or pod.uid in chosen for pod in task.candidates]
         released = sum(task.amount(pod) for pod, gone in zip(task.candidates, leaves, strict=True) if gone)
         staying = [pod for pod, gone in zip(task.candidates, leaves, strict=True) if not gone]
         for pod in taken(staying, task.release_milli, task.amount, released):
-            chosen[pod.uid] = f"{task.feature}: {task.why}"
+            chosen[pod.uid] = task.feature, f"{task.feature}: {task.why}"
     return chosen
 
 
