@@ -109,10 +109,14 @@ def test_a_child_that_gets_what_others_leave_is_shared_with_them(sharings: list[
     assert sharings == [10], "known from now on"
 
 
-def test_who_needs_a_unit_more_than_its_part_may_have_it_so_all_are_shared(sharings: list[int]) -> None:
+def test_where_nobody_needs_less_than_its_exact_share_there_is_one_split(sharings: list[int]) -> None:
     """11 by 1:1 is 5 and 6: the first has the unit that is left over, and needs no more."""
     line = line_of([1, 1], [0, 0], [True, True], [6, 30])
-    assert line.of(0, 11) == 6
+    assert all_of(line, 11, 2) == [6, 5]
+    line.request(0, 5)
+    assert all_of(line, 10, 2) == [5, 5]
+    assert sharings == []
+    assert line.of(1, 11) == 6, "5 is less than a half of 11"
     assert sharings == [11]
 
 

@@ -8,7 +8,7 @@ about one child need no sharing:
     the total is enough for all                 it gets what it wants
     it does not compete                         it gets what it wants: its floor, or less where it lends
     its part of the first split is enough       it gets what it wants; the part depends on sums of floors and weights alone
-    no part of the first split is enough        there is one split, of which only its own part is computed
+    nobody needs less than its first part       there is one split, of which only its own part is computed
     else                                        all are shared, once for a total and what they want
 
 A child that gets less than it requests, before and after its request changed, took its whole part of every split and still
@@ -145,11 +145,20 @@ class Line:
             return base
         if self._competing[index] * rest // self._whole >= wants - base:
             return wants
-        if self._alone < _ALONE and len(self._wants) < MANY and min(self._needs) > rest / self._whole * (1 + _ROUNDING) + 1:
-            # A part is at most a unit above weight x rest / sum of weights: everybody competes beyond the first split.
+        if self._alone < _ALONE and len(self._wants) < MANY:
             self._alone += 1
-            return base + part_of_split(rest, self._competing, index)
+            if self._is_split_once(rest):
+                return base + part_of_split(rest, self._competing, index)
         return self.amounts(total)[index]
+
+    def _is_split_once(self, rest: int) -> bool:
+        """Return whether everybody needs at least its exact share of the rest. A part is at most that, rounded up, so nobody
+        gets more than it needs, and nothing is left for another split."""
+        share, least = rest / self._whole, min(self._needs)
+        if abs(least - share) > share * _ROUNDING:
+            return least > share
+        whole, columns = self._whole, zip(self._wants, self._bases, self._competing, strict=True)
+        return all((wants - base) * whole >= weight * rest for wants, base, weight in columns)
 
     def amounts(self, total: int) -> list[int]:
         """Return what each child gets of a total; valid until the next change."""
