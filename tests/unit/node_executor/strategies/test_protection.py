@@ -170,7 +170,7 @@ def test_physical_cores_come_before_their_siblings() -> None:
 # -- the fair class --------------------------------------------------------------------------------------------------------
 
 
-def test_busy_threads_are_spread_with_long_slices_and_best_effort_is_idle_as_a_whole() -> None:
+def test_busy_threads_are_spread_all_have_long_slices_and_best_effort_is_idle_as_a_whole() -> None:
     found = values(spread.decide(seen([service("web"), batch("job")], {"web": {7: 300, 8: 200, 9: 1}}), None))
     assert found == {
         ("besteffort", Knob.CPU_IDLE): "1",
@@ -178,6 +178,7 @@ def test_busy_threads_are_spread_with_long_slices_and_best_effort_is_idle_as_a_w
         (Thread(7), On.SLICE): "100000000",
         (Thread(8), On.AFFINITY): "2",
         (Thread(8), On.SLICE): "100000000",
+        (Thread(9), On.SLICE): "100000000",
     }
 
 
@@ -198,11 +199,21 @@ def test_nothing_is_spread_while_the_system_needs_cpus_nor_soon_after() -> None:
     memory = spread.decide(seen([service("web")], busy, system_milli=1100), None).memory
     assert isinstance(memory, spread.ThreadSpread)
     assert memory.put == {}
-    for at in range(2, 1 + spread.REST_SAMPLES):
+    for at in range(2, 1 + spread.SYSTEM_REST_SAMPLES):
         memory = spread.decide(seen([service("web")], busy, at=at), memory).memory
         assert isinstance(memory, spread.ThreadSpread)
         assert memory.put == {}, at
     memory = spread.decide(seen([service("web")], busy, at=99), memory).memory
+    assert isinstance(memory, spread.ThreadSpread)
+    assert memory.put == {7: Put(0)}
+
+
+def test_a_system_that_needs_cpus_does_not_shorten_the_rest_after_too_many_busy_threads() -> None:
+    memory = spread.decide(seen([service("web")], {"web": dict.fromkeys(range(7, 12), 300)}), None).memory
+    for at in range(2, 2 + spread.REST_SAMPLES):
+        assert isinstance(memory, spread.ThreadSpread)
+        assert memory.put == {}, at
+        memory = spread.decide(seen([service("web")], {"web": {7: 300}}, at=at, system_milli=1100 * (at == 2)), memory).memory
     assert isinstance(memory, spread.ThreadSpread)
     assert memory.put == {7: Put(0)}
 
