@@ -17,11 +17,12 @@ Over 300 lines: the wiring of all parts reads top to bottom in one place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
 
+from cotenant.domain.quota.hooks import QuotaHook
 from cotenant.domain.quota.membership import Membership
 from cotenant.domain.reservations.of_migrations import job_of
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
@@ -49,7 +50,7 @@ from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.framework.queue_args import QueueOrder
 from cotenant_scheduler.monitor import EVENTS_A_REPORT, SchedulerMonitor, warnings
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig, default_profile
-from cotenant_scheduler.plugins.quota import QuotaAdmission
+from cotenant_scheduler.plugins.quota import NO_HOOKS, QuotaAdmission
 from cotenant_scheduler.plugins.reservation.matching import ask_of
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.disruption_budgets import DisruptionBudgets
@@ -71,7 +72,12 @@ from cotenant_scheduler.state.volumes.volumes import volumes_among
 class SchedulerCore:
     """Pure; see the module."""
 
-    def __init__(self, config: SchedulerConfig | None = None, profile: Profile | None = None) -> None:
+    def __init__(
+        self,
+        config: SchedulerConfig | None = None,
+        profile: Profile | None = None,
+        quota_hooks: Mapping[str, QuotaHook] = NO_HOOKS,
+    ) -> None:
         """`profile`: plugins instead of the default ones; they hold state, so it belongs to this core alone."""
         self.config = config or SchedulerConfig()
         self.profile = profile or default_profile(self.config)
@@ -125,6 +131,7 @@ class SchedulerCore:
             self.ledger,
             runtime_limits=self.config.quota_runtime_limits,
             check_ancestors=self.config.quota_check_ancestors,
+            hooks=quota_hooks,
         )
         within_quota = QuotaPreemption(
             self.nodes,

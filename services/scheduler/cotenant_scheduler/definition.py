@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from importlib.metadata import entry_points
 
+from cotenant.domain.quota.hooks import GROUP, HookError, HookFactory, made_hooks
 from cotenant.engine.definition import Question, ServiceDefinition
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase
@@ -25,13 +27,30 @@ def urgent(event: Event) -> bool:
     return isinstance(data, Placement) and (data.phase is _BOUND or data.awaited)
 
 
+def installed_factory(name: str) -> HookFactory | None:
+    """Return the factory of quota hooks that an installed package offers under a name."""
+    for found in entry_points(group=GROUP, name=name):
+        factory: HookFactory = found.load()
+        return factory
+    return None
+
+
+def make_core(config: SchedulerConfig) -> SchedulerCore:
+    """Return an empty core. Raises SystemExit where the configuration names a hook that cannot be used."""
+    try:
+        hooks = made_hooks(config.hook_plugins, installed_factory)
+    except HookError as error:
+        raise SystemExit(f"cotenant-scheduler: configuration: {error}") from error
+    return SchedulerCore(config, quota_hooks=hooks)
+
+
 DEFINITION = ServiceDefinition(
     name="scheduler",
     core_version="9",
     filters=FILTERS,
     views=(PlacementView,),
     config_type=SchedulerConfig,
-    make_core=SchedulerCore,
+    make_core=make_core,
     pace=PACE,
     traced=("objects.core.pods.",),
     urgent=urgent,
