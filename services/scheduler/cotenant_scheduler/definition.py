@@ -25,7 +25,7 @@ def urgent(event: Event) -> bool:
 
 DEFINITION = ServiceDefinition(
     name="scheduler",
-    core_version="8",
+    core_version="9",
     filters=FILTERS,
     views=(PlacementView,),
     config_type=SchedulerConfig,
