@@ -75,13 +75,12 @@ class Candidates:
         nodes, cache = self._nodes, self._cache
         stamp = (nodes.version, evaluation.highest, evaluation.counted_version())
         positions = (nodes.changes.position, nodes.static_changes.position, cache.changed.position)
-        before = self._positions
         if stamp != self._stamp:
             rows = self._reset()
-        elif positions == before:
+        elif positions == self._positions:
             return
         else:
-            rows = self._changed_rows(before)
+            rows = self._changed_rows(self._positions)
         self._stamp, self._positions = stamp, positions
         for row in sorted(rows):
             self._judge(row, evaluation)
