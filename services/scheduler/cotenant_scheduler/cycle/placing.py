@@ -108,6 +108,8 @@ class Placing:
         waiting.holds = self.head.holds
         self._reach = MOST_EVENTS
         """How many pods are looked at ahead to be placed at once between owners of reservations: no more than lately were."""
+        self._pause = WORTHWHILE
+        """How many pods are placed one by one once owners of reservations and others got in each other's way."""
         self.cut_short = False
         """Whether the last decision ended before it had tried the whole queue."""
         reserved_slots = ReservedSlots(nodes, reserving, pods.assigned)
@@ -241,6 +243,8 @@ class Placing:
                     else:
                         placed = self._binding.place_with_owners(run.records, charges, evaluation, now, bound)
                         self._reach = min(max(2 * placed, 4 * WORTHWHILE), MOST_EVENTS)
+                        self._pause = WORTHWHILE if placed >= WORTHWHILE else min(2 * self._pause, MOST_EVENTS)
+                        one_by_one = 0 if placed >= WORTHWHILE else self._pause
             if run is not None and placed:
                 for each in run.classes[:placed]:
                     each.template = each.stamp = None
