@@ -305,7 +305,7 @@ class SchedulerCore:
         if not self.queue.classes:
             return [*self._endings.decide(now, left), *statuses]
         classes = self.queue.classes.values()
-        backlog = 4 * len(self.queue) > MAX_EVENTS_PER_DECISION
+        backlog = self.queue.exceeds(MAX_EVENTS_PER_DECISION // 4)
         reports = MAX_EVENTS_PER_DECISION // EVENTS_A_REPORT if backlog and self.monitor.has_overdue(classes, now) else 0
         endings = self._endings.decide(now, ENDINGS_SHARE - len(statuses) - reports)
         bound, waiting = self.placing.decide(now, left - len(endings) - reports)

@@ -120,11 +120,13 @@ class Nomination(Part, frozen=True, kw_only=True):
 class Hold(Part, frozen=True, kw_only=True):
     """The node with room reserved for a job at the queue's head: pods behind it are placed there only beside that room.
 
-    The node was chosen at `at`. No pod is preempted: the room becomes free as pods end by themselves.
+    The node was chosen at `at`. No pod is preempted: the room becomes free as pods end by themselves. `reservation`: the one on
+    the node in which the pod gets its room; None: beside all of them.
     """
 
     node: str
     at: datetime
+    reservation: ReservationUsed | None = None
 
 
 class Waiting(Payload, frozen=True, kw_only=True):
@@ -181,7 +183,8 @@ def waiting_line(waiting: Waiting) -> str:
 
 def hold_line(hold: Hold) -> str:
     """Return where room is reserved for a pod."""
-    return f"room is kept on {hold.node}, as it is first in the queue"
+    where = f"{hold.node} in reservation {hold.reservation.name}" if hold.reservation is not None else hold.node
+    return f"room is kept on {where}, as it is first in the queue"
 
 
 def condition_message(waiting: Waiting) -> str:

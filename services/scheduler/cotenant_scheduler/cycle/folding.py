@@ -123,7 +123,8 @@ class StateFolding:
                 self._pods.drop_placement(node, (namespace, name))
             case ("node", node, "reservation", name):
                 if not event.tombstone and isinstance(event.data, ReservationShare):
-                    self._assumed.confirm(reserve_key(name), placement_of(event.data), False)
+                    if self._assumed.holds(key := reserve_key(name)):
+                        self._assumed.confirm(key, placement_of(event.data), False)
                     return self._reservations.store_share(event.data, sequence)
                 self._reservations.drop_share(node, name)
             case ("waiting", namespace, name):
