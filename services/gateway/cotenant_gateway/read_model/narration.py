@@ -4,6 +4,8 @@ In: facts about pods and nodes (placements, waiting reasons, runs, evictions and
 sections of the node configuration. Out: Event objects: one per object and reason (and section), counted when the same happens
 again. At most MAX_EVENTS are kept, oldest dropped. They are recomposed from the last facts after a restart and never stored:
 the log itself is the record.
+
+Over 300 lines: one short function a kind of fact, and the table of them.
 """
 
 from __future__ import annotations
