@@ -27,7 +27,7 @@ from cotenant_batch_resource_calculator.formulas.numa import whole_bytes
 from cotenant_batch_resource_calculator.formulas.placing import Offer, amplified
 from cotenant_batch_resource_calculator.formulas.synchronise import within_band
 from cotenant_batch_resource_calculator.node_state import NodeSettings, NodeState, usage
-from cotenant_batch_resource_calculator.risk import Risk, budget_text
+from cotenant_batch_resource_calculator.risk import Risk, budget_text, source_of
 
 _REQUEST, _MAX_USAGE_REQUEST = CalculatePolicy.REQUEST, CalculatePolicy.MAX_USAGE_REQUEST
 MAX_NAMED_PODS = 32
@@ -68,7 +68,7 @@ def _terms(
     observed = []
     if risk is not None and risk.assumed_milli is not None and risk.real_milli is not None:
         observed = [
-            _term("risk-assumed", Amounts(risk.assumed_milli), state.resources.ref if state.resources is not None else ""),
+            _term("risk-assumed", Amounts(risk.assumed_milli), source_of(state.published, "system-used")),
             _term("risk-real", Amounts(risk.real_milli), state.metric_ref),
         ]
     return [

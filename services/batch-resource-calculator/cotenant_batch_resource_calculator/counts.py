@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from cotenant.events.envelope import Event
 from cotenant.events.node.resources import NodeResources, NodeSLORendered
 from cotenant_batch_resource_calculator.config import colocation
 from cotenant_batch_resource_calculator.config.in_force import Configuration
@@ -35,8 +36,17 @@ class Counts:
         self.metric_specs: Counter[str] = Counter()
         self.slo_specs: Counter[str] = Counter()
 
-    def resources_stored(self, data: NodeResources) -> None:
-        """Count an own resources event."""
+    def stored(self, event: Event) -> None:
+        """Count an own event; tombstones and what others wrote do not matter."""
+        data = event.data
+        if event.tombstone:
+            return
+        if isinstance(data, NodeResources):
+            self._resources_stored(data)
+        elif isinstance(data, NodeSLORendered):
+            self.slos[FAILED if data.reason else SUCCEEDED] += 1
+
+    def _resources_stored(self, data: NodeResources) -> None:
         failed = _REJECTED in data.reason or _UNKNOWN_CAPACITY in data.reason
         self.resources[FAILED if failed else SUCCEEDED, data.reason] += 1
         for plugin in OVERCOMMITTING:
@@ -44,10 +54,6 @@ class Counts:
         for plugin in PLUGINS_OF_INPUTS:
             failed = plugin in data.failed
             self.plugins[plugin, FAILED if failed else SUCCEEDED, UNUSABLE_INPUT if failed else ""] += 1
-
-    def slo_stored(self, data: NodeSLORendered) -> None:
-        """Count an own NodeSLO event."""
-        self.slos[FAILED if data.reason else SUCCEEDED] += 1
 
     def configured(self, configuration: Configuration) -> None:
         """Count a ConfigMap."""

@@ -124,11 +124,12 @@ class NodeState:
         self._pods: tuple[PodNeed, ...] | None = None
         self.standing: Standing | None = None
         self.rendered: NodeSLORendered | None = None
+        self._figures: NodeAmounts | None = None
         self._zones: dict[str, Amounts] | None = None
 
     def changed(self) -> None:
         """Drop everything computed from the state."""
-        self._zones = None
+        self._figures = self._zones = None
         self.configuration_changed()
 
     def configuration_changed(self) -> None:
@@ -144,6 +145,12 @@ class NodeState:
             return False
         self.standing = msgspec.structs.replace(standing, news=False, differs=False)
         return True
+
+    def slo_published(self, event: Event | None) -> None:
+        """Take the node's own last SLO event, None: it has ended. What was rendered stays if the event carries it."""
+        self.slo = event
+        if event is None or event.data is not self.rendered:
+            self.rendered = None
 
     def metric_changed(self) -> None:
         """Drop everything computed from the metric."""
@@ -195,8 +202,10 @@ class NodeState:
     def figures(self) -> NodeAmounts:
         """Return capacity and allocatable as every service derives them, never amplified; none before there is an object.
         Raises QuantityError."""
-        sources = NodeSources(self.node, self.executor)
-        return NodeAmounts(sources.capacity(), sources.unamplified(), self.reservation())
+        if self._figures is None:
+            sources = NodeSources(self.node, self.executor)
+            self._figures = NodeAmounts(sources.capacity(), sources.unamplified(), self.reservation())
+        return self._figures
 
     def measurement(self) -> NodeMeasurement | None:
         """Return the node's metric in the formulas' form."""

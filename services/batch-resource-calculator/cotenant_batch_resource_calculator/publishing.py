@@ -17,7 +17,7 @@ def moved(old: NodeResources, wanted: NodeResources, threshold: float) -> bool:
     if _codes(old) != _codes(wanted) or ratio_moved(_ratio(old), _ratio(wanted)):
         return True
     before, after = _figures(old), _figures(wanted)
-    return any_differs(sorted({*before, *after}), before, after, threshold)
+    return any_differs({*before, *after}, before, after, threshold)
 
 
 def _codes(resources: NodeResources) -> tuple[object, ...]:

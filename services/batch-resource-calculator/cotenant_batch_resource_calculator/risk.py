@@ -182,6 +182,12 @@ def assumed_milli(published: NodeResources) -> int | None:
     return max(max(cpu["system-used"], cpu["node-reserved"]) + cpu[need], cpu.get("forecast-need", 0))
 
 
+def source_of(published: NodeResources | None, term: str) -> str:
+    """Return the event that a term of a published offer came from; empty without such a term."""
+    terms = published.terms if published is not None else ()
+    return next((found.source for found in terms if found.name == term), "")
+
+
 def services_milli(metric: ReadMetric) -> int | None:
     """Return the CPU that services and the system have used at most; None where the node's use was not measured."""
     if metric.services_peak is not None:

@@ -36,8 +36,8 @@ PLUGINS_OF_INPUTS = ("CPUNormalization", "ResourceAmplification", "GPUDeviceReso
 
 def situation_of(state: NodeState, configuration: Configuration) -> NodeSettings:
     """Return a node's inputs from the configuration, the object and YARN, independent of its metric."""
-    base, cluster_enable = _base_strategy(state, configuration)
     labels, annotations = state.labels, state.annotations
+    base, cluster_enable = _base_strategy(state, configuration, labels)
     strategy, ignored = colocation.on_node(base, labels, annotations)
     foreign, foreign_note = _foreign(state)
     normalized, normalization_note = _normalization(state, configuration, labels)
@@ -112,11 +112,13 @@ def _amplification(
         return kept, f"amplification: {error}" + ("; the previous ratios stay" if kept else "")
 
 
-def _base_strategy(state: NodeState, configuration: Configuration) -> tuple[SelectedStrategy, bool]:
+def _base_strategy(
+    state: NodeState, configuration: Configuration, labels: Mapping[str, str]
+) -> tuple[SelectedStrategy, bool]:
     """Return the strategy without the node's own annotation and labels, and whether the cluster enables colocation."""
     config = configuration.colocation
     if config is not None:
-        return colocation.choose(config, state.labels), config.cluster.get("enable") is True
+        return colocation.choose(config, labels), config.cluster.get("enable") is True
     last = state.published
     if last is None:
         return _DEFAULTS, False

@@ -10,6 +10,9 @@ of the ConfigMap `slo-controller-config` as it would be, the answer the JSON of 
 What the scheduler would do with a pod, and its gangs: it serves SCHEDULER_DEBUG. The request is the JSON of
 `SchedulerQuestion`, the answer that of `SchedulerAnswer`.
 
+What quota-tree knows of quotas: it serves QUOTA_DEBUG. The request is the JSON of `QuotaQuestion`, the answer that of
+`SchedulerAnswer`.
+
 Adopting LOG: the node's executor serves `cotenant.node.<node>.adopt`; the request is empty, the answer the JSON of `Adopted`.
 """
 
@@ -82,6 +85,18 @@ class SchedulerAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
     text: str = ""
     json: bool = False
     error: str = ""
+
+
+QUOTA_DEBUG = "cotenant.quota-tree.debug"
+
+
+class QuotaQuestion(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """`name`: one quota; empty: all but the roots, of the tree `tree` if that is given (empty: the default tree). `pods`: with
+    the pods of each."""
+
+    name: str = ""
+    tree: str | None = None
+    pods: bool = False
 
 
 class Adopted(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -87,6 +87,10 @@ class Spikes:
         self._fluctuation = Fluctuation()
         self.due_ns: int | None = None
         """When the counter is to be read; None: it is not."""
+        self._paths: dict[str, str] = {}
+        """Of the counters, by group: joining them costs as much as a reading."""
+        self._used: tuple[UsageSnapshot | None, int] = (None, 0)
+        """The services' CPU in the sample that was looked at last."""
 
     def watch(self, sample: UsageSnapshot) -> None:
         """Measure the services of this sample from now on. Readings of the same groups stay."""
@@ -128,7 +132,9 @@ class Spikes:
         capacity = sample.node.cpu_capacity_milli
         if len(self._readings) < 2 or not capacity:
             return began, 0
-        allowed = _services_milli(sample) + capacity * RISE_PERCENT // 100
+        if self._used[0] is not sample:
+            self._used = sample, _services_milli(sample)
+        allowed = self._used[1] + capacity * RISE_PERCENT // 100
         last = self._readings[-1]
         for reading in self._readings:
             length = last.at_ns - reading.at_ns
@@ -160,9 +166,13 @@ class Spikes:
         return CumulativeCounter(value, now_ns) if value is not None else None
 
     def _value(self, group: str) -> int | None:
-        path = self._driver.stat_path(group, Stat.CPU_USAGE)
-        content = read_file(path) if path is not None else None
-        return parse_cpu_usage_ns(self._driver.version, content) if content is not None else None
+        path = self._paths.get(group) or str(self._driver.stat_path(group, Stat.CPU_USAGE) or "")
+        content = read_file(path) if path else None
+        if content is None:
+            self._paths.pop(group, None)
+            return None
+        self._paths[group] = path
+        return parse_cpu_usage_ns(self._driver.version, content)
 
 
 def _services_milli(sample: UsageSnapshot) -> int:

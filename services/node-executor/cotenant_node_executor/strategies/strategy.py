@@ -13,7 +13,9 @@ from enum import Enum
 from msgspec import Struct
 
 from cotenant.events.node.resources import NodeSLORendered
+from cotenant.model.values import Value
 from cotenant_node_executor.strategies.pod_view import PodShape
+from cotenant_node_executor.strategies.sections import SectionShape
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.targets.address import Attribute, Place
 from cotenant_node_executor.targets.interface import NodeCapabilities
@@ -89,6 +91,13 @@ class StrategyDecision(Struct, frozen=True):
     """Requirements of the policy or an annotation that cannot be met: what, where, why. Published when they change."""
 
 
+class Problems(Value, frozen=True):
+    """A strategy's problem: what cannot be done, where, why. `strategy` is "" for values of the NodeSLO that cannot be read."""
+
+    strategy: str
+    texts: tuple[str, ...]
+
+
 class Input(Enum):
     """Inputs whose change makes a strategy decide again. A changed policy always does."""
 
@@ -145,6 +154,10 @@ class Strategy(Struct, frozen=True):
     evictions_a_minute: int = 30
     section: str = ""
     """The section of the NodeSLO that it follows: with `dryRun` there, its values and evictions are reported and not done."""
+    part: str = ""
+    """The part of the QoS classes that it follows, such as blkioQOS: with `dryRun` there, in any class, likewise."""
+    reads: tuple[SectionShape, ...] = ()
+    """The parts of the NodeSLO that it reads. A value of another type is replaced before it decides (`strategies.node_slo`)."""
 
 
 RESTORE = Strategy(name="restore", topic="restored", sets=())

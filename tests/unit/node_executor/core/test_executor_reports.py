@@ -13,12 +13,13 @@ from cotenant.events.node.execution import Execution
 from cotenant.events.node.resources import NodeResources
 from cotenant.events.node.topology import MachineTopology
 from cotenant.events.node.usage import UsageSample
+from cotenant.events.placements import PlacementPhase
 from cotenant.log.contract import EXECUTION, LOG, USAGE
 from cotenant.model.subjects import resources_subject
 from cotenant_node_executor.core.executions import MAX_CHANGES, NEWEST_USAGE, Executions
 from cotenant_node_executor.core.node import Periods
 from cotenant_node_executor.core.usage_window import MAX_SAMPLES, UsageWindow
-from cotenant_node_executor.runtime.interface import PodToRun, Stop
+from cotenant_node_executor.runtime.interface import Collect, PodToRun, Stop
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from cotenant_node_executor.strategies.strategy import Evict
 from cotenant_node_executor.targets.interface import Knob, RefusedValue, WriteReport, WrittenValue
@@ -127,6 +128,34 @@ def test_a_pod_that_cannot_run_here_and_a_stop_are_published_once() -> None:
         for _ in range(3)
     ]
     assert topics == [["runtime", "refusals"], [], []]
+
+
+def test_a_stop_that_a_placement_orders_is_published_if_the_pod_has_not_ended_a_second_later() -> None:
+    bench = Bench().load()
+    placed = bench.place(batch("job"), PlacementPhase.TERMINATING)
+    plan = bench.look().core.plan(bench.now)
+    made = Executions("node-1")
+
+    def published(seconds: float) -> list[Event]:
+        return made.of_cycle(bench.core, plan, WriteReport(), (Stop("uid-job", 3),), START + second(seconds))
+
+    assert published(0) == []
+    assert published(0.9) == []
+    [event] = published(1)
+    assert isinstance(event.data, Execution)
+    assert event.data.summary == "default/job: stopping, 3 s until SIGKILL"
+    assert (event.time, event.causes) == (START, (placed.ref,))
+    assert published(2) == []
+
+
+def test_of_a_pod_that_ended_at_once_no_stop_is_published() -> None:
+    bench = Bench().load()
+    bench.place(batch("job"), PlacementPhase.TERMINATING)
+    plan = bench.look().core.plan(bench.now)
+    made = Executions("node-1")
+    assert made.of_cycle(bench.core, plan, WriteReport(), (Stop("uid-job", 3),), START) == []
+    assert made.of_cycle(bench.core, plan, WriteReport(), (Collect("uid-job"),), START + second(0.1)) == []
+    assert made.of_cycle(bench.core, plan, WriteReport(), (), START + second(5)) == []
 
 
 def test_many_changes_are_counted_in_one_bounded_event() -> None:

@@ -93,15 +93,11 @@ def test_the_node_slo_chooses_for_a_class_and_a_pods_annotation_wins() -> None:
 
 
 @pytest.mark.parametrize("value", [5, [], {}, True])
-def test_an_unreadable_section_is_reported_with_its_field_and_its_pods_are_in_the_safe_class(value: object) -> None:
+def test_the_pods_of_an_unreadable_section_are_in_the_safe_class(value: object) -> None:
     text = msgspec.json.encode({"resourceQOSStrategy": {"lsClass": {"cpuQOS": {"cpuClass": value}}}})
     found = protected(seen([service("web")], node_slo=slo(**IDENTITIES, spec=msgspec.Raw(text))))
     assert found is not None
     assert (names(found.fair), names(found.realtime)) == (["web"], [])
-    (problem,) = found.problems
-    assert problem.startswith("resourceQOSStrategy: ")
-    assert "cpuQOS.cpuClass" in problem
-    assert problem.endswith("it counts as absent")
 
 
 @pytest.mark.parametrize(("pod", "node_slo"), [(asking("web", "rt"), None), (service("web"), spec("rt"))])

@@ -5,13 +5,15 @@ JSON object, values that are not what they must be (`ranges`), node entries with
 that cannot be read, entries that would select one node together, and bandwidths of network QoS that do not fit
 (`network_shares`). Without the label `koordinator.sh/configmap-type: slo-controller-config` nothing is refused, as with
 Koordinator's webhook: batch-resource-calculator then keeps the last section that it could read, and the writer gets
-warnings about what would have been refused. Policies without effect and empty texts cause warnings as well.
+warnings about what would have been refused. Policies without effect, empty texts and objects that are null cause warnings as
+well.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from math import lcm
 
 import msgspec
@@ -24,7 +26,13 @@ from cotenant.api.validation.metadata import selector_errors
 from cotenant.kinds.nodes import NODES
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant_gateway.admission.node_configuration.network_shares import network_share_errors
-from cotenant_gateway.admission.node_configuration.ranges import MAX_ENTRIES, SECTIONS, SectionRules, section_errors
+from cotenant_gateway.admission.node_configuration.ranges import (
+    MAX_ENTRIES,
+    SECTIONS,
+    SectionRules,
+    null_objects,
+    section_errors,
+)
 from cotenant_gateway.admission.node_configuration.risk_budget import EXTENSION, FORECAST
 from cotenant_gateway.admission.node_configuration.values import Json, member, selector_of, shown
 from cotenant_gateway.admission.review import Review
@@ -73,7 +81,7 @@ def node_configuration_warnings(review: Review) -> list[str]:
                 "colocation-config that is out of range the cluster's strategy counts, any other is applied as it is; "
                 f"with the label {LABEL_CONFIG_MAP_TYPE}: {SLO_CONFIG_NAME} the ConfigMap would have been refused"
             )
-    return [*found, *_empty_sections(review, config), *_without_effect(config)]
+    return [*found, *_empty_sections(review, config), *_null_parts(review, config), *_without_effect(config)]
 
 
 def is_node_configuration(config: ConfigMap) -> bool:
@@ -224,6 +232,22 @@ def _empty_sections(review: Review, config: ConfigMap) -> Iterator[str]:
     for key in list(SECTIONS)[1:]:
         if config.data.get(key) == "" and before.get(key) != "":
             yield f"data[{key}] is empty, so that the section stays as it is in force; remove the key for its defaults"
+
+
+def _null_parts(review: Review, config: ConfigMap) -> Iterator[str]:
+    """Yield the parts of sections that change and are null, at most MAX_ERRORS of a section."""
+    old = review.old_view(ConfigMap)
+    before = old.data if old is not None else {}
+    for key, section in SECTIONS.items():
+        text = config.data.get(key, "")
+        if not text or before.get(key) == text:
+            continue
+        try:
+            given = decoded_section(text)
+        except ConfigurationError:
+            continue
+        for path in islice(null_objects(f"data[{key}]", section, given), MAX_ERRORS):
+            yield f"{path} is null: it counts as absent, which switches off what it configured"
 
 
 def _without_effect(config: ConfigMap) -> Iterator[str]:

@@ -38,7 +38,7 @@ from cotenant_node_executor.strategies.memory.victims import (
     victims,
 )
 from cotenant_node_executor.strategies.pod_view import PodView
-from cotenant_node_executor.strategies.sections import THRESHOLD, is_asked, lower_name, section
+from cotenant_node_executor.strategies.sections import THRESHOLD, SectionShape, is_asked, lower_name, section
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Cause, Evict, Input, NodePolicy, Strategy, StrategyDecision
 
@@ -263,4 +263,5 @@ def strategy(features: frozenset[str]) -> Strategy:
         figures=figures_of,
         cool_down_seconds=COOL_DOWN_SECONDS,
         section=THRESHOLD,
+        reads=(SectionShape((THRESHOLD,), MemoryEvictConfig),),
     )

@@ -21,11 +21,11 @@ from msgspec import Struct
 
 from cotenant_node_executor.sampling.threads import ThreadUsage
 from cotenant_node_executor.strategies.cpu.cpusets import cpu_pools
-from cotenant_node_executor.strategies.cpu.protection.classes import protected
+from cotenant_node_executor.strategies.cpu.protection.classes import CLASS_SHAPES, protected
 from cotenant_node_executor.strategies.cpu.protection.lateness import Lateness, lateness, problems, worst
 from cotenant_node_executor.strategies.cpu.protection.placing import BUSY_MILLI, Put, placed, spread_order
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
-from cotenant_node_executor.strategies.sections import QOS
+from cotenant_node_executor.strategies.sections import CPU_PART, QOS
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Cause, Desired, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place, Thread, ThreadAttribute
@@ -152,4 +152,6 @@ STRATEGY = Strategy(
     cause=Cause.USAGE,
     figures=_figures,
     section=QOS,
+    part=CPU_PART,
+    reads=CLASS_SHAPES,
 )
