@@ -2,8 +2,8 @@
 their time.
 
 200 nodes of 30 pods send a message of 15 samples every 15 s for 10 minutes of virtual time. The messages are encoded
-before the clock starts; decoding from the wire's bytes, folding, training and predicting, deciding, and encoding the
-decisions are inside. The garbage collector is set as in the service's process. Run it alone:
+before the clock starts; decoding from the wire's bytes as the service does it, folding, training and predicting, deciding,
+and encoding the decisions are inside. The garbage collector is set as in the service's process. Run it alone:
 `python -m tests.bench.bench_ingest`.
 """
 
@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from cotenant.events.envelope import Event, decode_event, encode_event
+from cotenant.events.envelope import Event, MessageDecoders, decode_event, encode_event
 from cotenant.events.node.usage import PodUsage, Series, UsageSample
 from cotenant.events.objects import ObjectStored
 from cotenant.log.contract import USAGE
@@ -22,6 +22,7 @@ from cotenant.model.subjects import node_subject, usage_subject
 from cotenant.runtime.process import GC_THRESHOLDS
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.core import MetricsIngestCore
+from cotenant_metrics_ingest.definition import DEFINITION
 
 NODES = 200
 PODS = 30
@@ -72,6 +73,7 @@ def measure() -> tuple[float, float]:
     """Messages a second, and bytes of one report."""
     dice = random.Random(7)
     core = MetricsIngestCore(MetricsConfig())
+    decoders = MessageDecoders(DEFINITION.views)
     sequence = 0
     for index in range(NODES):
         sequence += 1
@@ -98,7 +100,7 @@ def measure() -> tuple[float, float]:
         for index, wire in enumerate(wires):
             usage_sequence += 1
             subject = usage_subject(f"node-{index:03}")
-            core.apply(decode_event(wire, subject=subject, stream=USAGE, sequence=usage_sequence))
+            core.apply(decode_event(wire, subject=subject, stream=USAGE, sequence=usage_sequence, decoders=decoders))
         for event in core.decide(now):
             sequence += 1
             stamped = msgspec.structs.replace(event, sequence=sequence, time=now, id="report", source="/cell/metrics-ingest/0")

@@ -241,6 +241,16 @@ def test_who_lost_waits_two_seconds_from_the_rivals_last_commit() -> None:
     assert second.propose(NOW + seconds(3.5)) is not None
 
 
+def test_who_lost_does_not_wait_until_a_clock_that_was_set_back_has_caught_up() -> None:
+    bench, _, second = refused_once()
+    bench.store(metric("a", 2))
+    bench.deliver(second)
+    assert second.propose(NOW) is None
+    batch = proposed(second, NOW - seconds(3600))
+    assert batch.record.now == NOW, "the time of decisions never goes back"
+    assert bench.settle(second, batch)
+
+
 def test_the_rivals_commit_is_not_seen_again_when_it_is_delivered_again() -> None:
     bench = Bench()
     rival = bench.replica("b")

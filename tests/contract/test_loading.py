@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import pytest
 
@@ -12,7 +13,11 @@ from cotenant.engine.commit import Identity
 from cotenant.engine.load import Load
 from cotenant.events import Event
 from cotenant.events.commits import ServiceStarted
-from cotenant.log.contract import LOG, MAX_BATCH, Behind, NoAnswer, Refused, Stored, Write, ending
+from cotenant.events.envelope import encode_payload
+from cotenant.events.node.sized_usage import UsageView
+from cotenant.events.node.usage import Series, UsageSample
+from cotenant.log.contract import LOG, MAX_BATCH, USAGE, Behind, NoAnswer, Refused, Stored, Write, ending
+from cotenant.log.memory import MemoryLog
 from cotenant.log.nats import snapshot as snapshots
 from cotenant.log.nats.jetstream import Subjects
 from cotenant.log.nats.log import connect
@@ -239,3 +244,30 @@ async def test_a_load_is_over_at_a_sequence_where_its_state_is_whole(log: AnyLog
     async with asyncio.timeout(WAIT_SECONDS):
         await Follower(log, (">",), stopping, service="test").run(lambda _: seen)
     assert {f"metrics.n{number}" for number in range(10)} <= {subject for subject, exists in seen.known.items() if exists}
+
+
+class _Usage(_Looking):
+    """Takes usage messages until there is one."""
+
+    async def run(self, reading: Reading) -> None:
+        self.samples: list[object] = []
+        while not self.samples:
+            await reading.wait(1.0)
+            while (events := reading.take()) is not None:
+                self.samples += [event.data for event in events if event.stream == USAGE]
+        self._stopping.set()
+
+
+async def test_usage_messages_are_read_in_the_views_of_their_reader(log: AnyLog) -> None:
+    sample = UsageSample(node="n1", offsets_ms=(0,), node_usage=Series(cpu_milli=(7,), memory_bytes=(8,)))
+    event = Event(subject="usage.n1", data=sample, time=datetime.now(UTC), id="u/1", source="/test", stream=USAGE)
+    assert await log.publish(event) is not None
+    stopping = asyncio.Event()
+    seen = _Usage(stopping)
+    async with asyncio.timeout(WAIT_SECONDS):
+        follower = Follower(log, (">",), stopping, service="test", usage_filters=("usage.*",), views=(UsageView,))
+        await follower.run(lambda _: seen)
+    (found,) = seen.samples
+    assert isinstance(found, UsageSample)
+    assert encode_payload(found) == encode_payload(sample)
+    assert (type(found) is UsageSample) == isinstance(log, MemoryLog), "on a server it is decoded by the number of its samples"

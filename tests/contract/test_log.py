@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cotenant.events import Event, NodeResources
+from cotenant.events import Event, NodeResources, ObjectStored
 from cotenant.log.contract import (
     EXECUTION,
     LOG,
@@ -647,6 +647,21 @@ async def test_a_call_that_is_cancelled_as_its_answer_comes_is_cancelled(nats_se
         while await under_way_after(steps):
             steps += 1
         assert steps
+    await log.close()
+
+
+async def test_log_is_stored_in_files_of_four_mebibytes_and_has_its_declared_bound(nats_server: NatsServer) -> None:
+    log = await connect(nats_server.url, "test")
+    await log.declare()
+    space = await log.space()
+    assert (space.limit, space.enforced) == (stream_configs()[0]["max_bytes"], True)
+    data = ObjectStored(object=msgspec.Raw(b'"' + b"x" * 500_000 + b'"'))
+    for number in range(12):
+        await store(log, Event(subject=f"objects.core.pods.default.{number}", data=data, id=f"{number}", source="/x"))
+    sizes = sorted(file.stat().st_size for file in nats_server.store.rglob("streams/LOG/msgs/*.blk"))
+    assert len(sizes) == 2
+    assert sizes[-1] <= 4 << 20
+    assert await log.declare() == []
     await log.close()
 
 

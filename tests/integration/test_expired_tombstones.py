@@ -42,6 +42,7 @@ from cotenant_node_executor.shell import ExecutorShell
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from cotenant_verification.harness.yarn import PORT, ResourceManager
 from cotenant_yarn_copilot.capacity import YarnResource
+from cotenant_yarn_copilot.cluster_clients import ClusterClients
 from cotenant_yarn_copilot.config import CopilotConfig
 from cotenant_yarn_copilot.node_id import DEFAULT_CLUSTER
 from cotenant_yarn_copilot.syncing import Syncing
@@ -168,7 +169,7 @@ async def test_an_executor_reports_a_pod_of_a_name_whose_last_report_has_expired
 
 async def test_a_node_manager_that_is_back_after_its_tombstone_has_expired_is_told_again(log: NatsLog) -> None:
     cluster = ResourceManager()
-    syncing = Syncing(log, {DEFAULT_CLUSTER: cluster}, CopilotConfig(), now=lambda: datetime.now(UTC))
+    syncing = Syncing(log, ClusterClients({DEFAULT_CLUSTER: cluster}), CopilotConfig(), now=lambda: datetime.now(UTC))
 
     async def fold(subject: str, data: Payload) -> None:
         await say(log, subject, data)

@@ -72,7 +72,10 @@ GROUPS = (
     Group("executor-convert", (f"{_EXECUTOR}/targets/convert.py",), ("unit/node_executor",)),
     Group(
         "quota-formulas",
-        tuple(f"{_QUOTA_TREES}/{name}.py" for name in ("share", "scale_min", "family", "tree", "counted_quota", "totals")),
+        tuple(
+            f"{_QUOTA_TREES}/{name}.py"
+            for name in ("share", "scale_min", "line", "family", "tree", "counted_quota", "totals")
+        ),
         ("unit/quota_tree",),
     ),
     Group(

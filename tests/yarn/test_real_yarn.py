@@ -31,6 +31,7 @@ from cotenant.runtime.deciding import DecidingService
 from cotenant_batch_resource_calculator.core import CalculatorConfig
 from cotenant_batch_resource_calculator.definition import DEFINITION
 from cotenant_yarn_copilot.capacity import MIB, YarnResource
+from cotenant_yarn_copilot.cluster_clients import ClusterClients
 from cotenant_yarn_copilot.config import CopilotConfig
 from cotenant_yarn_copilot.node_id import ANNOTATION_NODE_ID, DEFAULT_CLUSTER
 from cotenant_yarn_copilot.rm_client import ResourceManagerClient, ResourceManagerError
@@ -127,7 +128,7 @@ async def bench(hadoop: HadoopCluster, nats_server: NatsServer) -> AsyncIterator
     copilot_log = await connect(nats_server.url, "yarn-copilot")
     stopping = asyncio.Event()
     async with aiohttp.ClientSession() as session:
-        clients = {DEFAULT_CLUSTER: ResourceManagerClient(session, [hadoop.url])}
+        clients = ClusterClients({DEFAULT_CLUSTER: ResourceManagerClient(session, [hadoop.url])})
         syncing = Syncing(copilot_log, clients, CopilotConfig(sync_seconds=1.0), now=lambda: datetime.now(UTC))
         tasks = [
             asyncio.ensure_future(calculator.run()),

@@ -229,6 +229,7 @@ def _shape(state: NodeState, situation: NodeSettings) -> dict[str, Any]:
         "devices": shape.devices.amounts,
         "device_labels": shape.devices.labels,
         "yarn": state.yarn.used if state.yarn is not None else None,
+        "failed": situation.failed,
     }
 
 

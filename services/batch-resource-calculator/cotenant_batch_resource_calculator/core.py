@@ -24,7 +24,6 @@ from datetime import datetime
 
 import msgspec
 
-from cotenant.domain.node import overcommitted_amounts
 from cotenant.engine.agenda import Agenda
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.engine.last_sequences import LastSequences
@@ -41,7 +40,7 @@ from cotenant.model.subjects import object_subject, resources_subject, slo_subje
 from cotenant_batch_resource_calculator.config import rejections
 from cotenant_batch_resource_calculator.config.in_force import Configuration, load_configuration
 from cotenant_batch_resource_calculator.counts import Counts
-from cotenant_batch_resource_calculator.deciding import is_due_now, next_look, offered_under, resources_of
+from cotenant_batch_resource_calculator.deciding import is_due_now, next_look, resources_of
 from cotenant_batch_resource_calculator.formulas.devices import DeviceTotals
 from cotenant_batch_resource_calculator.metric_view import ReadMetric
 from cotenant_batch_resource_calculator.node_state import NodeState
@@ -84,7 +83,7 @@ class BatchResourceCalculator:
         self._configuration: Configuration = load_configuration(None)
         self._renderer = Renderer(self._configuration)
         self._rejection: Event | None = None
-        self._pools = RiskPools()
+        self.pools = RiskPools()
         self._sequences = LastSequences()
         self.counts = Counts()
         self._agenda = Agenda()
@@ -188,7 +187,7 @@ class BatchResourceCalculator:
         data = None if event.tombstone else event.data
         if rest == ("resources",):
             last = published.risk if (published := self._state(name).published) is not None else None
-            self._pools.replace(last, data.risk if isinstance(data, NodeResources) else None)
+            self.pools.replace(last, data.risk if isinstance(data, NodeResources) else None)
         if rest == ("resources",) and isinstance(data, NodeResources):
             state = self._state(name)
             if state.published_as_decided(data):
@@ -298,14 +297,14 @@ class BatchResourceCalculator:
         """Return the names of the nodes that have an object, sorted."""
         return sorted(name for name, state in self._nodes.items() if state.node is not None)
 
-    def offered(self, name: str, configuration: Configuration | None, now: datetime) -> dict[str, int] | None:
-        """Return a node's hypothetical offer by resource; None: the node is gone. `configuration` None: the one in force."""
+    def node(self, name: str) -> NodeState | None:
+        """Return the state of a node that has an object; only the core changes it."""
         state = self._nodes.get(name)
-        if state is None or state.node is None:
-            return None
-        if configuration is None:
-            return overcommitted_amounts(resources_of(state, self._configuration, self._pools, now).payload)
-        return offered_under(state, configuration, self._pools, now)
+        return state if state is not None and state.node is not None else None
+
+    def wanted(self, state: NodeState, now: datetime) -> tuple[NodeResources, NodeSLORendered]:
+        """Return the events of a node that the configuration in force asks for."""
+        return resources_of(state, self._configuration, self.pools, now).payload, self._rendered(state)
 
     def published(self) -> list[NodeResources]:
         """Return the last resources event of each node."""
@@ -316,7 +315,7 @@ class BatchResourceCalculator:
 
     def _decide_node(self, state: NodeState, now: datetime) -> list[Event]:
         events: list[Event] = []
-        standing = resources_of(state, self._configuration, self._pools, now)
+        standing = resources_of(state, self._configuration, self.pools, now)
         if is_due_now(state.resources, standing, now):
             causes = self._causes(state, standing.payload)
             events.append(Event(subject=resources_subject(state.name), data=standing.payload, causes=causes))

@@ -13,10 +13,13 @@ from cotenant.events.node.resources import NodeResources, NodeSLORendered
 from cotenant_batch_resource_calculator.config import colocation
 from cotenant_batch_resource_calculator.config.in_force import Configuration
 from cotenant_batch_resource_calculator.rendering import KEYS_OF_SPEC
+from cotenant_batch_resource_calculator.situations import PLUGINS_OF_INPUTS
 
 SUCCEEDED = "succeeded"
 FAILED = "failed"
-PLUGINS = ("BatchResource", "MidResource")
+OVERCOMMITTING = ("BatchResource", "MidResource")
+PLUGINS = (*OVERCOMMITTING, *PLUGINS_OF_INPUTS)
+UNUSABLE_INPUT = "UnusableInput"
 _REJECTED = "ConfigRejected"
 _UNKNOWN_CAPACITY = "UnknownCapacity"
 
@@ -46,8 +49,11 @@ class Counts:
     def _resources_stored(self, data: NodeResources) -> None:
         failed = _REJECTED in data.reason or _UNKNOWN_CAPACITY in data.reason
         self.resources[FAILED if failed else SUCCEEDED, data.reason] += 1
-        for plugin in PLUGINS:
+        for plugin in OVERCOMMITTING:
             self.plugins[plugin, FAILED if data.degraded else SUCCEEDED, data.reason if data.degraded else ""] += 1
+        for plugin in PLUGINS_OF_INPUTS:
+            failed = plugin in data.failed
+            self.plugins[plugin, FAILED if failed else SUCCEEDED, UNUSABLE_INPUT if failed else ""] += 1
 
     def configured(self, configuration: Configuration) -> None:
         """Count a ConfigMap."""

@@ -18,10 +18,12 @@ anything: each has a switch of its own (Koordinator stops all of them with coloc
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
 
+from cotenant.domain.amplification import amplified
 from cotenant.domain.node import overcommitted_amounts
 from cotenant.events.envelope import Event
 from cotenant.events.node.resources import NodeResources
@@ -192,9 +194,26 @@ def _capacity_milli(state: NodeState) -> int:
         return 0
 
 
+def offered_by(state: NodeState, payload: NodeResources) -> dict[str, int]:
+    """Return what a node offers by a resources event, by resource name: its own amounts, amplified, batch and mid."""
+    return {**_own(state, payload.amplification), **overcommitted_amounts(payload)}
+
+
 def offered_under(state: NodeState, configuration: Configuration, pools: RiskPools, now: datetime) -> dict[str, int]:
-    """Return what the node would offer under a configuration, by resource name; the state's own caches are left alone."""
+    """Return the same under another configuration; the state's own caches are left alone."""
     situation = situation_of(state, configuration)
+    return {**_own(state, situation.shape.amplification), **_overcommitted(state, situation, pools, now)}
+
+
+def _own(state: NodeState, ratios: Mapping[str, float]) -> dict[str, int]:
+    try:
+        allocatable = state.figures().allocatable
+    except QuantityError:
+        return {}
+    return {**allocatable, **amplified(allocatable, ratios)}
+
+
+def _overcommitted(state: NodeState, situation: NodeSettings, pools: RiskPools, now: datetime) -> dict[str, int]:
     match _judged(state, situation, None, pools, now):
         case _Offered(_, evaluation, offered, _):
             batch, mid = offered.offered or ZERO, evaluation.mid.mid
@@ -222,6 +241,7 @@ def _held(last: NodeResources, situation: NodeSettings, since: datetime) -> Node
         amplification=shape.amplification,
         devices=shape.devices.amounts,
         device_labels=shape.devices.labels,
+        failed=situation.failed,
     )
     if last.reason.startswith(METRIC_UNKNOWN):
         return held

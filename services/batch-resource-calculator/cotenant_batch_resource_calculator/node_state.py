@@ -68,6 +68,7 @@ class NodeSettings(Value, frozen=True):
     reason: str = ""
     degraded: bool = False
     notes: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
 
 
 class Standing(Value, frozen=True):

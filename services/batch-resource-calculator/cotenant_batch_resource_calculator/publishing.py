@@ -32,6 +32,7 @@ def _codes(resources: NodeResources) -> tuple[object, ...]:
         tuple(zone.name for zone in resources.zones),
         resources.amplification,
         resources.device_labels,
+        resources.failed,
         _remembered(resources.risk),
     )
 

@@ -28,6 +28,7 @@ from cotenant_batch_resource_calculator.config.sections import (
     STRATEGIES,
     SYSTEM,
     THRESHOLD,
+    SectionKind,
     ThresholdStrategy,
     matching,
     select_host_applications,
@@ -47,18 +48,29 @@ def render_spec(
     spec: JsonObject = {}
     for kind in STRATEGIES:
         section = configuration.strategies[kind.key]
-        spec[kind.field] = select_strategy(section, labels) if section is not None else last.get(kind.field, kind.defaults)
+        spec[kind.field] = select_strategy(section, labels) if section is not None else _kept(kind, last.get(kind.field))
     system = spec[SYSTEM.field]
     bandwidth = annotations.get(ANNOTATION_NETWORK_BANDWIDTH)
     if bandwidth is not None and _is_quantity(bandwidth) and isinstance(system, dict):
         spec[SYSTEM.field] = {**system, "totalNetworkBandwidth": bandwidth}
     hosts = configuration.host_applications
     if hosts is not None:
-        applications = msgspec.json.encode(select_host_applications(hosts, labels))
-        spec[_HOST_FIELD] = msgspec.json.decode(applications)
+        spec[_HOST_FIELD] = msgspec.json.decode(msgspec.json.encode(select_host_applications(hosts, labels)))
     else:
-        spec[_HOST_FIELD] = last.get(_HOST_FIELD, [])
+        applications = last.get(_HOST_FIELD)
+        spec[_HOST_FIELD] = applications if isinstance(applications, list) else []
     return spec
+
+
+def _kept(kind: SectionKind, last: JsonValue) -> JsonObject:
+    """Return a section of the last event; the default where it cannot be read, as that of another version of this service."""
+    if not isinstance(last, dict):
+        return kind.defaults
+    try:
+        fit(last, kind.shape, kind.field)
+    except ConfigError:
+        return kind.defaults
+    return last
 
 
 def _is_quantity(text: str) -> bool:

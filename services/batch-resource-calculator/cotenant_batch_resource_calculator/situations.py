@@ -28,6 +28,10 @@ from cotenant_batch_resource_calculator.formulas.placing import normalization_ra
 from cotenant_batch_resource_calculator.node_state import HardwareFields, NodeSettings, NodeState, amounts
 
 CONFIG_REJECTED = "ConfigRejected"
+MAX_NAME = 100
+"""Of an entry's name that messages show."""
+PLUGINS_OF_INPUTS = ("CPUNormalization", "ResourceAmplification", "GPUDeviceResource", "RDMADeviceResource")
+"""Koordinator's names of the calculations whose input may be unusable."""
 
 
 def situation_of(state: NodeState, configuration: Configuration) -> NodeSettings:
@@ -41,7 +45,9 @@ def situation_of(state: NodeState, configuration: Configuration) -> NodeSettings
     budget, budget_note = _budget(strategy)
     rejected = configuration.rejection(colocation.KEY, NORMALIZATION_KEY, AMPLIFICATION_KEY)
     errors = (ignored, budget_note, foreign_note, normalization_note, amplification_note)
-    notes = [note for note in (*errors, state.devices.error, state.reservation().error) if note]
+    entry = _entry_text(base)
+    notes = [note for note in (entry, *errors, state.devices.error, state.reservation().error) if note]
+    inputs = (normalization_note, amplification_note, state.devices.error, state.devices.error)
     if rejected:
         notes.append(f"the ConfigMap's section was rejected and the previous one stays in force: {rejected}")
     return NodeSettings(
@@ -57,7 +63,16 @@ def situation_of(state: NodeState, configuration: Configuration) -> NodeSettings
         group=base.group,
         reason=CONFIG_REJECTED if rejected else "",
         notes=tuple(notes),
+        failed=tuple(plugin for plugin, note in zip(PLUGINS_OF_INPUTS, inputs, strict=True) if note),
     )
+
+
+def _entry_text(base: SelectedStrategy) -> str:
+    """Say which node entry the strategy is from, or why it is not from the entry that selects the node."""
+    name = base.group[:MAX_NAME]
+    if base.fault:
+        return f"the cluster's strategy counts in place of the node entry {name}, as its {base.fault}"
+    return f"strategy of the node entry {name}" if name else ""
 
 
 def _budget(strategy: ColocationStrategy) -> tuple[RiskBudget | None, str]:

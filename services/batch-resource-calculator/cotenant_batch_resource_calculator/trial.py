@@ -1,24 +1,26 @@
 """What another configuration would change: the answer to `CONFIG_DRY_RUN`.
 
-In: a core, the time, the JSON of a ConfigMap's `data`. Out: how many nodes' offers would change, and by how many percent
-the sum of each resource over all nodes, and which sections would be rejected (of these the value in force is used on both
-sides); or why that is unknown. Both sides are computed now by the rules of
-`deciding`, so that the difference is the configuration's alone. The core's state does not change.
+In: a core, the time, the JSON of a ConfigMap's `data`. Out: how many nodes' offers would change, by how many percent the sum
+of each resource over all nodes, how many NodeSLOs would change, and which sections would be rejected (of these the value in
+force is used on both sides); or why that is unknown. Both sides are computed now by the rules of `deciding` and `rendering`, so
+that the difference is the configuration's alone. The core's state does not change.
 
 Nodes are looked at SLICE at a time; between slices the service does other work, and a node that ends meanwhile is left out.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 
 import msgspec
 
 from cotenant.events.requests import ConfigEffect
-from cotenant.model.tiers import OVERCOMMITTED
 from cotenant_batch_resource_calculator.config.in_force import load_configuration
 from cotenant_batch_resource_calculator.core import BatchResourceCalculator
+from cotenant_batch_resource_calculator.deciding import offered_by, offered_under
+from cotenant_batch_resource_calculator.rendering import Renderer
 
 SLICE = 50
 NEW_PERCENT = 100.0
@@ -34,24 +36,29 @@ def effect_of(core: BatchResourceCalculator, now: datetime, data: bytes) -> Iter
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         yield _answer(ConfigEffect(error=f"the request is not the data of a ConfigMap: {error}"))
         return
-    changed = 0
-    before, after = dict.fromkeys(OVERCOMMITTED, 0), dict.fromkeys(OVERCOMMITTED, 0)
+    renderer = Renderer(configuration)
+    changed = slos = 0
+    before: Counter[str] = Counter()
+    after: Counter[str] = Counter()
     for count, name in enumerate(core.nodes()):
         if count and count % SLICE == 0:
             yield None
-        now_offered, would_offer = core.offered(name, None, now), core.offered(name, configuration, now)
-        if now_offered is None or would_offer is None:
+        state = core.node(name)
+        if state is None:
             continue
-        changed += now_offered != would_offer
-        for resource in OVERCOMMITTED:
-            before[resource] += now_offered[resource]
-            after[resource] += would_offer[resource]
+        resources, slo = core.wanted(state, now)
+        offers, would_offer = offered_by(state, resources), offered_under(state, configuration, core.pools, now)
+        changed += offers != would_offer
+        before.update(offers)
+        after.update(would_offer)
+        would = renderer.render(name, state.labels, state.annotations, state.reservation(), state.published_slo)
+        slos += bytes(would.spec) != bytes(slo.spec)
     changes = {
         resource.rpartition("/")[2]: _percent(before[resource], after[resource])
-        for resource in OVERCOMMITTED
+        for resource in sorted({*before, *after}, key=lambda name: ("/" in name, name))
         if before[resource] != after[resource]
     }
-    yield _answer(ConfigEffect(nodes=changed, changes=changes, rejected=configuration.rejected))
+    yield _answer(ConfigEffect(nodes=changed, changes=changes, slos=slos, rejected=configuration.rejected))
 
 
 def _percent(before: int, after: int) -> float:

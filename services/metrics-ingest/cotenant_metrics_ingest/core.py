@@ -229,7 +229,8 @@ class MetricsIngestCore:
         if event.time is None or tokens(event.subject)[-1] != sample.node:
             self._refuse(node, MALFORMED, f"{event.ref} has no time, or is not on its node's subject")
             return
-        self._restore(node)
+        if node.to_restore:
+            self._restore(node)
         policy = self._decisions.policy(node)
         windows = node.windows = windows_under(policy, node.windows)
         end_ms = int(event.time.timestamp() * 1000)
@@ -295,7 +296,7 @@ class MetricsIngestCore:
             self._next_look = now + LOOK_EVERY
         reported = [(one.node, self._nodes[one.node]) for one in found if isinstance(one, DueReport)]
         room = MAX_EVENTS_PER_DECISION - len(found)
-        return [*self._reported(found, now), *self._decisions.states(reported, now, room)]
+        return [*self._reported(found, now), *self._decisions.states(reported, self._predictions.models, now, room)]
 
     def _reported(self, found: Sequence[Event | DueReport], now: datetime) -> Sequence[Event]:
         """Return the events; all due reports are built together."""

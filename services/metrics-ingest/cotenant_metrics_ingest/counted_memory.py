@@ -23,12 +23,15 @@ from cotenant.events.node.usage import Series, UsageSample
 from cotenant_metrics_ingest.policy import WITH_HOT_PAGE_CACHE, WITH_PAGE_CACHE, MemoryPolicy, memory_series
 
 _replace = msgspec.structs.replace
+_WITHOUT_PAGE_CACHE = MemoryPolicy.WITHOUT_PAGE_CACHE
 
 
 def counted(sample: UsageSample, policy: MemoryPolicy) -> UsageSample:
     """Return the message with the memory that counts under the policy; itself if that is the working set."""
     if not sample.system_usage.cpu_milli and not sample.system_usage.memory_bytes:
         sample = _replace(sample, system_usage=_rest(sample))
+    if policy is _WITHOUT_PAGE_CACHE:
+        return sample
     suffix = memory_series(policy, cold_memory_started=bool(sample.node_usage.cold_bytes))
     if suffix not in (WITH_PAGE_CACHE, WITH_HOT_PAGE_CACHE):
         return sample

@@ -10,7 +10,7 @@ slot are freed when a slot ends.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -88,7 +88,11 @@ class MeanSlots:
 
     def add(self, rows: Rows, counts_and_sums: Table) -> None:
         """Add samples to distinct rows of the open slot: their number, milli-cores and bytes, int64 (3, rows)."""
-        self._open[:, rows] += counts_and_sums
+        if isinstance(rows, slice):
+            own = self._open[:, rows]
+            own += counts_and_sums
+        else:
+            self._open[:, rows] += counts_and_sums
         self._adds += 1
         if self._adds % ADDS_WITHOUT_OVERFLOW == 0:
             self._bounded()
@@ -111,26 +115,16 @@ class MeanSlots:
         for closed in self._closed:
             closed.table, closed.encoded = _widened(closed.table, len(used))[:, kept], None
 
-    def means(self, end_ms: int, duration_ms: int, keys: Iterable[str]) -> Mapping[str, Usage]:
-        """Return the mean of each row with samples in the window."""
-        totals = WHOLE * self._bounded()
-        start = end_ms - duration_ms
-        shares = [min(WHOLE, ((closed.slot + 1) * self.width_ms - start) * WHOLE // self.width_ms) for closed in self._closed]
-        tables = [closed.table for closed, share in zip(self._closed, shares, strict=True) if share > 0]
-        parts = np.array([share for share in shares if share > 0], dtype=np.int64)
-        if tables and all(table.shape == totals.shape for table in tables):
-            totals += (parts[:, np.newaxis, np.newaxis] * np.array(tables)).sum(axis=0)
-        else:
-            for share, table in zip(parts, tables, strict=True):
-                totals[:, : table.shape[1]] += share * table
-        counts = totals[0].tolist()
-        cpu, memory = (totals[1:] // np.maximum(totals[0], 1)).tolist()
-        rows = self.rows
-        return {
-            key: Usage(cpu_milli=cpu[row], memory_bytes=memory[row])
-            for key in keys
-            if (row := rows.get(key, -1)) >= 0 and counts[row]
-        }
+    def parts(self, start_ms: int) -> list[tuple[int, Table]]:
+        """Return the slots with samples from `start_ms` on, each with its share of them in parts of WHOLE; the open one is
+        first. Tables of closed slots may lack the last rows."""
+        width = self.width_ms
+        parts: list[tuple[int, Table]] = [(WHOLE, self._bounded())]
+        for closed in self._closed:
+            share = min(WHOLE, ((closed.slot + 1) * width - start_ms) * WHOLE // width)
+            if share > 0:
+                parts.append((share, closed.table))
+        return parts
 
     def largest_since(self, start_ms: int) -> dict[str, tuple[int, int]]:
         """Return each row's largest mean over the closed slots from `start_ms` on: milli-cores, bytes."""
@@ -171,6 +165,37 @@ class MeanSlots:
         means._open_slot = digest.slots[-1]
         means._open = _widened(tables[-1], size).copy()
         return means
+
+
+class MeansWindow(msgspec.Struct, frozen=True):
+    """A window of which means are wanted, of the rows with these keys."""
+
+    slots: MeanSlots
+    end_ms: int
+    duration_ms: int
+    keys: Sequence[str]
+
+
+def means_of(windows: Sequence[MeansWindow]) -> list[dict[str, Usage]]:
+    """Return for each window the mean of each row with samples in it; all are computed together, side by side."""
+    parts = [window.slots.parts(window.end_ms - window.duration_ms) for window in windows]
+    sizes = [of_window[0][1].shape[1] for of_window in parts]
+    totals = np.zeros((3, sum(sizes)), dtype=np.int64)
+    nothing = (0, np.zeros((3, 0), dtype=np.int64))
+    for depth in range(max(map(len, parts), default=0)):
+        slots = [of_window[depth] if depth < len(of_window) else nothing for of_window in parts]
+        tables = [_widened(table, size) for (_, table), size in zip(slots, sizes, strict=True)]
+        totals += np.repeat([share for share, _ in slots], sizes) * np.concatenate(tables, axis=1)
+    counts = totals[0].tolist()
+    cpu, memory = (totals[1:] // np.maximum(totals[0], 1)).tolist()
+    found: list[dict[str, Usage]] = []
+    first = 0
+    for window, size in zip(windows, sizes, strict=True):
+        rows = window.slots.rows
+        places = [(key, first + rows[key]) for key in window.keys if key in rows]
+        found.append({key: Usage(cpu_milli=cpu[at], memory_bytes=memory[at]) for key, at in places if counts[at]})
+        first += size
+    return found
 
 
 def digests(nodes: Sequence[MeanSlots]) -> list[MeanDigest]:

@@ -19,7 +19,8 @@ from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.node_report import DueReport, with_digest
 from cotenant_metrics_ingest.node_state import NodeMetricState
 from cotenant_metrics_ingest.policy import MemoryPolicy, PolicyInForce, policy_in_force
-from cotenant_metrics_ingest.prediction.checkpoints import MAX_AT_ONCE, due_checkpoints
+from cotenant_metrics_ingest.prediction.checkpoints import MAX_AT_ONCE, due_checkpoints, states_of
+from cotenant_metrics_ingest.prediction.models import ModelStore
 from cotenant_metrics_ingest.windows.node_windows import NodeWindows, WindowSizes
 
 SHORTEST_SILENCE = timedelta(seconds=10)
@@ -135,7 +136,9 @@ class NodeDecisions:
         last = msgspec.structs.replace(node.published.metric(), digest=None)
         return ending(metrics_subject(name), last)
 
-    def states(self, reported: Iterable[tuple[str, NodeMetricState]], now: datetime, room: int) -> Sequence[Event]:
+    def states(
+        self, reported: Iterable[tuple[str, NodeMetricState]], store: ModelStore, now: datetime, room: int
+    ) -> Sequence[Event]:
         """The models of reported nodes that are due, at most this many; HISTORY does not take them over, so they are the last
         of a decision."""
         interval = self.config.prediction_checkpoint_seconds
@@ -145,16 +148,20 @@ class NodeDecisions:
             for name, node in nodes.items()
             if (age := node.seconds_since_stored(name, now, interval)) is not None
         }
-        return [_state(name, nodes[name], now) for name in due_checkpoints(ages, interval, min(room, MAX_AT_ONCE))]
+        due = due_checkpoints(ages, interval, min(room, MAX_AT_ONCE))
+        wanted = [prediction.to_store(name) for name in due if (prediction := nodes[name].prediction) is not None]
+        return [
+            Event(
+                subject=predictions_subject(state.node),
+                data=state,
+                causes=(f"LOG:{nodes[state.node].declared}",),
+                replaces=True,
+            )
+            for state in states_of(wanted, store, now)
+        ]
 
 
 def metric_event(name: str, node: NodeMetricState, metric: NodeMetricComputed) -> Event:
     """The event of a node's metrics, with its causes."""
     causes = tuple(f"USAGE:{sequence}" for sequence in node.causes)
     return Event(subject=metrics_subject(name), data=metric, causes=(*causes, f"LOG:{node.declared}"))
-
-
-def _state(name: str, node: NodeMetricState, now: datetime) -> Event:
-    assert node.prediction is not None
-    state = node.prediction.state(name, now)
-    return Event(subject=predictions_subject(name), data=state, causes=(f"LOG:{node.declared}",), replaces=True)

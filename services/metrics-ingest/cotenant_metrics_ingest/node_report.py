@@ -24,7 +24,7 @@ from cotenant.events.node.metrics import (
 )
 from cotenant.model.bounds import MAX_AMOUNT
 from cotenant_metrics_ingest.contention import NO_CONTENTION
-from cotenant_metrics_ingest.means import NODE_ROW, SYSTEM_ROW, digests
+from cotenant_metrics_ingest.means import NODE_ROW, SYSTEM_ROW, MeansWindow, digests, means_of
 from cotenant_metrics_ingest.policy import PolicyInForce
 from cotenant_metrics_ingest.prediction.node import Forecast
 from cotenant_metrics_ingest.report import in_cold_start
@@ -62,11 +62,13 @@ def reports_of(wanted: Sequence[DueReport], forecasts: Sequence[Forecast | None]
         encode_ended(rings)
         windows = [list(report.windows.slots.windows(report.windows.sizes.durations_ms)) for report in some]
         figures = _figures(windows)
-        means = digests([report.windows.means for report in some])
+        digests_of_means = digests([report.windows.means for report in some])
+        means = means_of([_means_window(report.windows) for report in some])
         of_some = forecasts[start : start + AT_ONCE]
-        for report, own_windows, digest, forecast in zip(some, windows, means, of_some, strict=True):
+        every = zip(some, windows, means, digests_of_means, of_some, strict=True)
+        for report, own_windows, own_means, digest, forecast in every:
             own = [(window, figures.get(id(window))) for window in own_windows]
-            reports.append(_report(report, own, digest, forecast))
+            reports.append(_report(report, own, own_means, digest, forecast))
     return reports
 
 
@@ -89,6 +91,10 @@ def _digest(windows: NodeWindows, means: MeanDigest) -> WindowDigest:
     )
 
 
+def _means_window(windows: NodeWindows) -> MeansWindow:
+    return MeansWindow(windows.means, windows.last_ms, windows.sizes.aggregate_ms, windows.reported_rows)
+
+
 def _figures(windows: Sequence[Sequence[Window]]) -> Mapping[int, PercentileRows]:
     """Percentiles of the windows that are not in cold start, by the window's identity."""
     by_duration: dict[int, list[Window]] = {}
@@ -104,11 +110,11 @@ def _figures(windows: Sequence[Sequence[Window]]) -> Mapping[int, PercentileRows
 def _report(
     wanted: DueReport,
     own: Sequence[tuple[Window, PercentileRows | None]],
+    means: Mapping[str, Usage],
     means_digest: MeanDigest,
     forecast: Forecast | None,
 ) -> NodeMetricComputed:
     windows, sizes = wanted.windows, wanted.windows.sizes
-    means = windows.means.means(windows.last_ms, sizes.aggregate_ms, windows.reported_rows)
     mean, held_up = means.get, wanted.contention.get
     warm = [(window.duration_ms, figures) for window, figures in own if figures is not None]
     return NodeMetricComputed(

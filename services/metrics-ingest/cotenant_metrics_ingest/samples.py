@@ -8,6 +8,7 @@ A table is kept as bytes: 8 a sample, which the garbage collector need not trave
 """
 
 import struct
+from itertools import starmap
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +53,7 @@ def samples_of(sample: UsageSample) -> Samples | None:
     pack = integers(size)
     try:
         # Series by series: one of another length is an error.
-        data = b"".join([pack(*each.cpu_milli) for each in series] + [pack(*each.memory_bytes) for each in series])
+        data = b"".join(starmap(pack, [each.cpu_milli for each in series] + [each.memory_bytes for each in series]))
     except struct.error:
         return None
     # Negative values are the largest ones of unsigned integers.

@@ -228,10 +228,13 @@ def settle(rings: Sequence[PercentileSlots]) -> None:
     everything = np.frombuffer(b"".join(series), dtype=np.int64)
     points, sums = thinned(everything, np.array([*map(len, series)], dtype=np.int64))
     points = points.reshape(-1, SERIES, POINTS)
-    for (ring, samples), kept, row in zip(found, points, sums.reshape(-1, SERIES).tolist(), strict=True):
+    rows = np.empty((len(found), COLUMNS), dtype=np.int64)
+    rows[:, :-SERIES] = [(samples.number, samples.first_ms, samples.last_ms) for _, samples in found]
+    rows[:, -SERIES:] = sums.reshape(-1, SERIES)
+    for (ring, samples), kept, row in zip(found, points, rows, strict=True):
         place = samples.number % ring.capacity
         ring.points[:, place] = kept
-        ring.slots[place] = [samples.number, samples.first_ms, samples.last_ms, *row]
+        ring.slots[place] = row
 
 
 def encode_ended(rings: Sequence[PercentileSlots]) -> None:

@@ -71,6 +71,9 @@ IDENTITY_SYSCTL = Path("/proc/sys/kernel/sched_group_identity_enabled")
 class KernelMachine:
     """One subtree of this host's control groups and the processes in it."""
 
+    lone_containers = True
+    """A pod's group holds its containers alone."""
+
     def __init__(
         self,
         driver: CgroupDriver,
@@ -89,7 +92,8 @@ class KernelMachine:
         self._raise_family()
         self._woken_by: tuple[int, ...] = ()
         self.runtime = self._open_runtime(state)
-        self._sampler = Sampler(driver, group_pressure=capabilities.supports("psi.group"), given=given)
+        pressure = capabilities.supports("psi.group")
+        self._sampler = Sampler(driver, group_pressure=pressure, given=given, lone_containers=self.lone_containers)
         self._urgency = Urgency(driver, group_pressure=capabilities.supports("psi.group"))
         self._slow = slow
         self._applications: dict[str, str] = {}
@@ -155,7 +159,7 @@ class KernelMachine:
         self.guard.beat()
         states = self.runtime.poll(now)
         current: dict[tuple[str, Knob], str] = {}
-        for group, knob in WATCHED:
+        for group, knob in self._watched():
             if self._capabilities.supports(knob):
                 value = self._driver.read(group, knob)
                 if value is not None:
@@ -176,6 +180,10 @@ class KernelMachine:
             writes=self._writer.durations,
             services=self._services.readings,
         )
+
+    def _watched(self) -> Sequence[tuple[str, Knob]]:
+        """The files whose present values strategies read."""
+        return WATCHED
 
     @property
     def wakes(self) -> Sequence[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -17,12 +17,16 @@ import msgspec
 
 from cotenant_node_executor.core.kubelet_pods import KUBELETS_END
 from cotenant_node_executor.core.observation import Observation
-from cotenant_node_executor.kernel_machine import KernelMachine
+from cotenant_node_executor.kernel_machine import WATCHED, KernelMachine
 from cotenant_node_executor.runtime.interface import AskEviction, PodToRun, Runtime
 from cotenant_node_executor.runtime.kubelet import KubeletRuntime
 from cotenant_node_executor.sampling.given import GivenMachine
 from cotenant_node_executor.sampling.slow.worker import SlowWorker
+from cotenant_node_executor.strategies.disk.blkio import ANNOTATION as ANNOTATION_BLKIO
+from cotenant_node_executor.strategies.disk.pod_volumes import mount_paths
+from cotenant_node_executor.strategies.situation import in_best_effort_tree
 from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver
+from cotenant_node_executor.targets.disks import MountPaths
 from cotenant_node_executor.targets.interface import THREADS, CgroupDriver, Knob, KnobSupport, NodeCapabilities
 from cotenant_node_executor.targets.kubelet.binding import (
     NOTHING_BOUND,
@@ -35,6 +39,7 @@ from cotenant_node_executor.targets.kubelet.binding import (
 from cotenant_node_executor.targets.kubelet.container_names import ContainerNames
 from cotenant_node_executor.targets.kubelet.driver import KubeletDriver
 from cotenant_node_executor.targets.kubelet.kubepods import Kubepods
+from cotenant_node_executor.targets.other.volumes import VolumeFinder
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +53,9 @@ RESTORE_TRIES = 3
 class KubeletMachine(KernelMachine):
     """kubelet's groups on this host."""
 
+    lone_containers = False
+    """A pod has a pause container too, whose group may be unknown."""
+
     def __init__(
         self,
         driver: KubeletDriver,
@@ -59,8 +67,11 @@ class KubeletMachine(KernelMachine):
         names: ContainerNames,
         given: GivenMachine | None = None,
         slow: SlowWorker | None = None,
+        static_cpus: bool = False,
     ) -> None:
-        """`own`: the group of the executor's own, which holds no process."""
+        """`own`: the group of the executor's own, which holds no process. `static_cpus`: kubelet has the static CPU policy, so
+        that suppression narrows containers alone."""
+        self._static_cpus = static_cpus
         self._kubelet = driver
         self._own = own
         self._kubepods = kubepods
@@ -74,6 +85,10 @@ class KubeletMachine(KernelMachine):
         self._matched: tuple[Bound, Mapping[str, PodToRun]] = (NOTHING_BOUND, {})
         """The inputs of both."""
         self._restores_from_ns: int | None = None
+        self._volumes = VolumeFinder(driver.pids)
+        self._mounted: dict[str, MountPaths] = {}
+        """Where the containers of pods with limits for their volumes mount these, by uid."""
+        self._mounted_by: Mapping[str, PodToRun] | None = None
         super().__init__(driver, capabilities, state, given=given, slow=slow)
 
     def _open_runtime(self, state: Path) -> Runtime:
@@ -94,6 +109,13 @@ class KubeletMachine(KernelMachine):
         """None is adopted: kubelet supervises them all."""
         return ()
 
+    def _watched(self) -> Sequence[tuple[str, Knob]]:
+        """See `KernelMachine`; where containers alone are narrowed, their CPU sets too."""
+        if not self._static_cpus:
+            return WATCHED
+        containers = [group for group in self._driver.groups() if group.count("/") == 2 and in_best_effort_tree(group)]
+        return (*WATCHED, *[(group, Knob.CPUSET_CPUS) for group in containers])
+
     # -- finding -------------------------------------------------------------------------------------------------------
 
     def observe(self, now: datetime, *, sample: bool) -> Observation:
@@ -101,7 +123,19 @@ class KubeletMachine(KernelMachine):
         now_ns = time.monotonic_ns()
         self._find(now_ns)
         seen = super().observe(now, sample=sample)
-        return msgspec.structs.replace(seen, strangers=self._strangers(now_ns))
+        if sample and self._with_disks:
+            self._look_for_volumes()
+        return msgspec.structs.replace(seen, strangers=self._strangers(now_ns), volumes=self._volumes.found)
+
+    def _look_for_volumes(self) -> None:
+        """Look for the disks of volumes that a pod's own limits name."""
+        pods = self._pods.pods
+        if pods is not self._mounted_by:
+            self._mounted_by = pods
+            asking = [each for each in pods.values() if ANNOTATION_BLKIO in each.pod.metadata.annotations]
+            mounted = {each.uid: mount_paths(each.pod, each.group) for each in asking}
+            self._mounted = {uid: paths for uid, paths in mounted.items() if paths}
+        self._volumes.look(self._mounted)
 
     def _find(self, now_ns: int) -> None:
         """Match kubelet's directories with the pods, if either changed."""

@@ -18,6 +18,7 @@ from cotenant_node_executor.kubelet_machine import KubeletMachine, in_kubelets_t
 from cotenant_node_executor.sampling.machine import MachineReader
 from cotenant_node_executor.sampling.slow.collectors import SlowCollectors
 from cotenant_node_executor.sampling.slow.worker import SlowWorker
+from cotenant_node_executor.strategies.cpu.cpuset_rule import STATIC
 from cotenant_node_executor.strategies.kubelet_node import on_kubelet_node
 from cotenant_node_executor.strategies.registry import strategies_of
 from cotenant_node_executor.targets.cgroup.hierarchy import read_hierarchies
@@ -72,6 +73,7 @@ def kubelet_node(
         names=ContainerNames(arguments.container_logs),
         given=given,
         slow=slow,
+        static_cpus=facts.kubelet_cpu_policy == STATIC,
     )
     boot = uuid4().hex[:12]
     core = ExecutorCore(

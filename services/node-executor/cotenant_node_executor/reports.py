@@ -4,11 +4,12 @@ In: the reports of a cycle. Out: stored reports are folded by the node at once; 
 that LOG has, and the next cycle decides again. However many pods start and end, a node has one round at the server, so that
 it does not delay others; the slower the server, the larger the rounds.
 
-The end of a report waits for END_AFTER_SECONDS: by then a gateway has stored it, together with other ends, which costs the
-server less than one message at a time. Where no gateway runs, the node ends it.
+The end of a report of a pod that is gone waits for END_AFTER_SECONDS: by then a gateway has stored it, together with other
+ends, which costs the server less than one message at a time. Where no gateway runs, the node ends it. That a pod was stopped
+does not wait: that tombstone is a report.
 
 Bounds: one round, of at most ROUND reports; WORTH_A_BATCH of them go as one atomic batch, fewer one by one; `RoomPause` between
-tries while LOG has no room; as many ends wait as a cycle decides.
+tries while LOG has no room; as many ends wait as a cycle decides; KNOWN stored reports are not read again.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from cotenant.events.envelope import Event
+from cotenant.events.node.runs import reports_stop
 from cotenant.log.contract import WORTH_A_BATCH, Log, NoAnswer, Refused, Stored, Write
 from cotenant.log.room_pause import RoomPause
 from cotenant.log.traces import about
@@ -30,6 +32,9 @@ from cotenant_node_executor.core.node import ExecutorNode
 logger = logging.getLogger(__name__)
 
 ROUND = 100
+KNOWN = 1_000
+AGAIN_SECONDS = 0.1
+"""From a refusal for another sequence to the next cycle, which decides again."""
 END_AFTER_SECONDS = 5.0
 """How long the end of a report is left to a gateway."""
 
@@ -52,6 +57,19 @@ class Reports:
         self._room_pause = RoomPause()
         self._ends: dict[str, float] = {}
         """Subjects whose end waits, and since when."""
+        self._node: ExecutorNode | None = None
+        """The node that reads now; a round may still be of one before a reload."""
+        self._folded: dict[int, None] = {}
+        """Sequences of reports that it folded when they were stored, the oldest first."""
+
+    def begin(self, node: ExecutorNode) -> None:
+        """A node begins to read: it has folded nothing."""
+        self._node = node
+        self._folded.clear()
+
+    def knows(self, sequence: int) -> bool:
+        """Return whether the node has folded the report with this sequence, so that it need not be delivered. Asked once."""
+        return self._folded.pop(sequence, 0) is None
 
     @property
     def under_way(self) -> bool:
@@ -77,7 +95,7 @@ class Reports:
         known, self._ends = self._ends, {}
         due = []
         for event in reports:
-            if event.tombstone:
+            if event.tombstone and not reports_stop(event):
                 since = self._ends[event.subject] = known.get(event.subject, now)
                 if now < since + END_AFTER_SECONDS:
                     continue
@@ -115,8 +133,14 @@ class Reports:
             for sequence, event in enumerate(events, outcome.first):
                 stored = replace(event, sequence=sequence)
                 node.apply(stored)
+                if node is self._node:
+                    self._folded[sequence] = None
                 if self._on_stored is not None:
                     self._on_stored(stored, sent_ns)
+            while len(self._folded) > KNOWN:
+                del self._folded[next(iter(self._folded))]
+            if node.core.has_work and not all(reports_stop(event) for event in events):
+                self._wake()
             if self._room_pause.stored():
                 logger.warning("node %s: LOG has room for reports again", node.name)
         elif isinstance(outcome, Refused) and outcome.no_space:
@@ -137,10 +161,9 @@ class Reports:
         except LOG_ERRORS as error:
             logger.info("node %s: %s cannot be looked up: %s", node.name, event.subject, error, extra=about(event))
             return
-        if head is None:
-            node.core.correct_sequence(event.subject, 0)
-        elif head.sequence != expected:
-            logger.info("node %s: %s: %s", node.name, event.subject, outcome.reason, extra=about(event))
-            node.core.correct_sequence(event.subject, head.sequence)
-        else:
+        if head is not None and head.sequence == expected:
             logger.error("node %s: %s is refused: %s", node.name, event.subject, outcome.reason, extra=about(event))
+            return
+        logger.info("node %s: %s: %s", node.name, event.subject, outcome.reason, extra=about(event))
+        node.core.correct_sequence(event.subject, head.sequence if head is not None else 0)
+        asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._wake)

@@ -2,10 +2,13 @@
 
 In: a log, a node. It ends when `stopping` is set. `cotenant.runtime.follower` reads, and reloads after a gap. Reading and
 storing run in tasks of their own, so that cycles continue while the server is unreachable: suppression keeps working and
-processes stay supervised. A message that the core cannot fold becomes a dead letter.
+processes stay supervised. A delivery that changes nothing, such as that of an own report, causes no cycle. A message that the
+core cannot fold becomes a dead letter.
 
 Bounds: QUEUE_PULLS pulls wait between reader and cycle; one round of reports in progress (`reports`); usage and execution
 events wait in the `outbox`.
+
+Over 300 lines: load, cycles and pauses share the node's state and timers.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from cotenant_node_executor.core.node import ExecutorNode
 from cotenant_node_executor.known_log import KnownLog
 from cotenant_node_executor.outbox import Outbox
 from cotenant_node_executor.reports import Reports
-from cotenant_node_executor.runtime.interface import Order
+from cotenant_node_executor.runtime.interface import Collect, Forget, Order
 from cotenant_node_executor.tracing import NodeTracing
 from cotenant_node_executor.wakes import Wakes
 
@@ -89,6 +92,8 @@ class ExecutorShell:
         self._marker_at: float | None = None
         """When the start marker, for which LOG had no room, is tried again; None where it was stored."""
         self._wake_cycles: Callable[[], None] = lambda: None
+        self._awoken = True
+        """The next cycle runs whatever was delivered."""
         self._ordered: Sequence[Order] = ()
         self._follow_up = FOLLOW_UP_SECONDS
         self._quarantine = Quarantine()
@@ -99,7 +104,7 @@ class ExecutorShell:
             self._tracing = NodeTracing(tracing, node.name, lambda causes: self.node.trace_of(causes))
         on_stored = self._tracing.stored if self._tracing is not None else None
         self.outbox = Outbox(log, cell, lambda: self.node, self._tracing)
-        self._reports = Reports(log, cell, lambda: self._wake_cycles(), on_stored)
+        self.reports = Reports(log, cell, lambda: self._wake_cycles(), on_stored)
 
     async def run(self) -> None:
         """Run until stopped."""
@@ -122,7 +127,7 @@ class ExecutorShell:
             await self._flush()
             self._note()
             sender.cancel()
-            await asyncio.gather(sender, self._reports.close(), return_exceptions=True)
+            await asyncio.gather(sender, self.reports.close(), return_exceptions=True)
 
     @property
     def written_values(self) -> int:
@@ -139,6 +144,7 @@ class ExecutorShell:
         if number > 1:
             self._written_before, self._refused_before = self.written_values, self.refused_values
             self.node = self.node.restarted()
+        self.reports.begin(self.node)
         return _Incarnation(self)
 
     async def prepare(self) -> None:
@@ -167,8 +173,13 @@ class ExecutorShell:
 
     async def cycles(self, reading: Reading) -> None:
         """Run the node's cycles: at each sample, and on deliveries."""
-        self._wake_cycles = reading.wake.set
-        with Wakes(reading.wake.set) as wakes:
+
+        def wake() -> None:
+            self._awoken = True
+            reading.wake.set()
+
+        self._wake_cycles = wake
+        with Wakes(wake) as wakes:
             await self._cycle_on(reading, wakes)
 
     async def _cycle_on(self, reading: Reading, wakes: Wakes) -> None:
@@ -180,7 +191,9 @@ class ExecutorShell:
             await reading.wait(self._pause(next_sample - loop.time()))
             if self._adopting:
                 raise Behind("LOG is adopted")
+            delivered = False
             while (events := reading.take()) is not None:
+                delivered = True
                 self._newest = max(self._newest, events[-1].sequence)
                 self._quarantine.fold(events, self.node.apply)
                 if self._tracing is not None:
@@ -203,6 +216,9 @@ class ExecutorShell:
                 reading.loaded()
                 self._on_ready()
                 logger.info("node %s: loaded, %d pods placed here", self.node.name, len(self.node.core.placed))
+            if delivered and not (sample or self._awoken or self.node.due(utc_now())):
+                continue
+            self._awoken = False
             began_ns = time.time_ns()
             self._post(self.node.step(utc_now(), sample=sample), began_ns)
             if self.node.core.loaded:
@@ -210,11 +226,12 @@ class ExecutorShell:
 
     def _pause(self, until_sample: float) -> float:
         """Return how long to wait for deliveries before the next cycle. The effect of orders is checked before the next
-        sample: after FOLLOW_UP_SECONDS, then twice as long each time, as long as the orders stay the same."""
+        sample: after FOLLOW_UP_SECONDS, then twice as long each time, as long as the orders stay the same. Orders that
+        only remove what ended pods have left can wait for the sample."""
         if self.node.core.holds_reports:
             return 0.0
         ordered = self.node.ordered
-        if not ordered:
+        if all(isinstance(order, Collect | Forget) for order in ordered):
             return max(0.0, until_sample)
         self._follow_up = FOLLOW_UP_SECONDS if ordered != self._ordered else self._follow_up * 2
         self._ordered = ordered
@@ -246,14 +263,14 @@ class ExecutorShell:
     # -- storing -------------------------------------------------------------------------------------------------------
 
     def _post(self, events: Sequence[Event], began_ns: int) -> None:
-        self._reports.post(self.node, [event for event in events if event.stream == LOG])
+        self.reports.post(self.node, [event for event in events if event.stream == LOG])
         self.outbox.post([event for event in events if event.stream != LOG], began_ns)
 
     async def _flush(self) -> None:
         """Wait at most two seconds for events in flight."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2):
-                while self.outbox.waiting or self._reports.under_way:  # noqa: ASYNC110 - bounded by the timeout above
+                while self.outbox.waiting or self.reports.under_way:  # noqa: ASYNC110 - bounded by the timeout above
                     await asyncio.sleep(0.02)
 
 
@@ -282,9 +299,8 @@ class _Incarnation:
         return timedelta(0) if self._shell.node.core.loaded else RELOAD_PAUSE
 
     def knows(self, sequence: int) -> bool:
-        """Own reports are read like any others: the core compares their sequences."""
-        del sequence
-        return False
+        """See `runtime.incarnations.Incarnation`."""
+        return self._shell.reports.knows(sequence)
 
     async def prepare(self) -> None:
         """See `runtime.incarnations.Prepared`."""

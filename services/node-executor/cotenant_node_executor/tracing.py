@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from cotenant.events.envelope import Event
 from cotenant.events.node.execution import Execution
 from cotenant.events.node.resources import NodeResources
-from cotenant.events.node.runs import RunStatus
+from cotenant.events.node.runs import RunStatus, reports_stop
 from cotenant.events.placements import Placement
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ class NodeTracing:
         """Take a report that is on LOG; `began_ns`: when it was sent."""
         name = report.data.TYPE
         if isinstance(report.data, RunStatus):
-            name = "pod gone" if report.tombstone else f"pod {report.data.phase.value}"
+            gone = report.tombstone and not reports_stop(report)
+            name = "pod gone" if gone else f"pod {report.data.phase.value}"
         if report.causes:
             began_ns = self._seen.pop(report.causes[0], began_ns)
         self._send(report, name, began_ns, time.time_ns())

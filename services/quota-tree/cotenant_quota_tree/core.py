@@ -275,6 +275,15 @@ class QuotaTreeCore:
         """Return all quotas as of the last decision; from any thread."""
         return tuple(self._desired.values())
 
+    @property
+    def pods(self) -> PodDemands:
+        """What pods request and hold, by quota, as folded."""
+        return self._pods
+
+    def profiled(self) -> Iterable[ProfiledQuota]:
+        """Return the root quotas that profiles define, as of the last decision; from any thread."""
+        return tuple(self._profiled.values())
+
     def requests(self, _: datetime) -> Sequence[Request]:
         """Return the requested evictions without an answer."""
         return list(self._revoking.requests(self._pods)) if self.revocation.enabled else ()

@@ -7,9 +7,10 @@ import msgspec
 
 from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.trees.terminating import Terminating
-from cotenant.engine.definition import GATHERED, ServiceDefinition
+from cotenant.engine.definition import GATHERED, Question, ServiceDefinition
 from cotenant.model.bounds import MAX_SECONDS
 from cotenant_quota_tree.core import FILTERS, QuotaTreeCore
+from cotenant_quota_tree.debugging import answer
 from cotenant_quota_tree.gauges import GAUGES
 from cotenant_quota_tree.revocation import Revocation
 
@@ -58,6 +59,7 @@ DEFINITION = ServiceDefinition(
     make_core=make_core,
     traced=("objects.",),
     gauges=GAUGES,
+    questions=(Question("debug", answer),),
     pace=PACE,
     gather=GATHERED,
     summary="shares the cluster among elastic quotas: runtime quota, scaled mins, used, overuse",

@@ -203,6 +203,13 @@ class PodDemands:
                 ending=pod.deleting or any(fact.ending for fact in placed),
             )
 
+    def counted(self, quota: str) -> Iterator[tuple[PodKey, bool, dict[str, int]]]:
+        """Walk the quota's own pods: whether each is assigned, and what it counts as in the resources of the quota's max."""
+        for key in sorted(self._of(quota)):
+            known = self._pods[key]
+            assert known.asked is not None
+            yield key, known.held is not None, self.demands.request_of(known.asked)
+
     def is_live(self, key: PodKey, uid: str) -> bool:
         """Return whether a pod exists, uses its quota, and is not ending already."""
         known = self._pods.get(key)

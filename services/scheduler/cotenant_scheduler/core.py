@@ -17,11 +17,12 @@ Over 300 lines: the wiring of all parts reads top to bottom in one place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
 
+from cotenant.domain.quota.hooks import QuotaHook
 from cotenant.domain.quota.membership import Membership
 from cotenant.domain.reservations.of_migrations import job_of
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
@@ -49,7 +50,7 @@ from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.framework.queue_args import QueueOrder
 from cotenant_scheduler.monitor import EVENTS_A_REPORT, SchedulerMonitor, warnings
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig, default_profile
-from cotenant_scheduler.plugins.quota import QuotaAdmission
+from cotenant_scheduler.plugins.quota import NO_HOOKS, QuotaAdmission
 from cotenant_scheduler.plugins.reservation.matching import ask_of
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.disruption_budgets import DisruptionBudgets
@@ -71,7 +72,12 @@ from cotenant_scheduler.state.volumes.volumes import volumes_among
 class SchedulerCore:
     """Pure; see the module."""
 
-    def __init__(self, config: SchedulerConfig | None = None, profile: Profile | None = None) -> None:
+    def __init__(
+        self,
+        config: SchedulerConfig | None = None,
+        profile: Profile | None = None,
+        quota_hooks: Mapping[str, QuotaHook] = NO_HOOKS,
+    ) -> None:
         """`profile`: plugins instead of the default ones; they hold state, so it belongs to this core alone."""
         self.config = config or SchedulerConfig()
         self.profile = profile or default_profile(self.config)
@@ -94,8 +100,11 @@ class SchedulerCore:
         self.reservations = ReservationCache(self.pods)
         self._operating = OperatingPods(self.pods, self.reservations)
         of_reservations = ReservationEndings(self.reservations, self.nodes, self.pods.records, self._uid_of)
-        acting = self.pods.acting
-        self._endings = Endings(self._node_cache.facts, self.ledger, of_reservations, acting, checks_scheduler=late)
+        self._nominations = Nominations(self.nodes)
+        acting, stops, nominated_to = self.pods.acting, self.pods.stops, self._nominations.wants
+        self._endings = Endings(
+            self._node_cache.facts, self.ledger, of_reservations, acting, stops, nominated_to, checks_scheduler=late
+        )
         self._reserving = Reserving(self.nodes, self.reservations, self.config.reservation, self.config.weights)
         self._owners_version = 0
         self.queue = PodQueue(by_priority=self.config.queue.order is not QueueOrder.FIFO)
@@ -117,12 +126,12 @@ class SchedulerCore:
             self._topology,
         )
         self._waiting = WaitingPods(self.queue, self.nodes, self.reservations, self._reserving, self._assumed.holds)
-        self._nominations = Nominations(self.nodes)
         self._preemption = Preemption(self.nodes, self.pods.records, self._budgets, self._nominations.leaving)
         admission = QuotaAdmission(
             self.ledger,
             runtime_limits=self.config.quota_runtime_limits,
             check_ancestors=self.config.quota_check_ancestors,
+            hooks=quota_hooks,
         )
         within_quota = QuotaPreemption(
             self.nodes,
@@ -264,6 +273,7 @@ class SchedulerCore:
         if not self.queue.classes:
             self._owners_version = self.reservations.index.version
         self.pods.forget_selectors()
+        self.pods.stops.forget(self.pods.records)
         self.pods.charged.move_from(self._quotas.settle())
         if self._quotas.regroup and not self._demands.counting:
             self._demands.begin(self.pods.records.values())
@@ -295,7 +305,7 @@ class SchedulerCore:
         if not self.queue.classes:
             return [*self._endings.decide(now, left), *statuses]
         classes = self.queue.classes.values()
-        backlog = 4 * len(self.queue) > MAX_EVENTS_PER_DECISION
+        backlog = self.queue.exceeds(MAX_EVENTS_PER_DECISION // 4)
         reports = MAX_EVENTS_PER_DECISION // EVENTS_A_REPORT if backlog and self.monitor.has_overdue(classes, now) else 0
         endings = self._endings.decide(now, ENDINGS_SHARE - len(statuses) - reports)
         bound, waiting = self.placing.decide(now, left - len(endings) - reports)

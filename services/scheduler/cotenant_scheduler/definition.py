@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from importlib.metadata import entry_points
 
+from cotenant.domain.quota.hooks import GROUP, HookError, HookFactory, made_hooks
 from cotenant.engine.definition import Question, ServiceDefinition
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase
@@ -15,21 +17,40 @@ from cotenant_scheduler.plugins.default_profile import SchedulerConfig
 from cotenant_scheduler.state.stored_placements import PlacementView
 
 PACE = timedelta(milliseconds=100)
+_BOUND = PlacementPhase.BOUND
 
 
 def urgent(event: Event) -> bool:
-    """Return whether an event is urgent: a node waits for a placement. Endings and waiting reasons go with the
-    next placement, or a little later."""
-    return isinstance(event.data, Placement) and event.data.phase is PlacementPhase.BOUND
+    """Return whether an event is urgent: a node waits for a placement, or a pod for the end of one. Other endings and waiting
+    reasons go with the next placement, or a little later."""
+    data = event.data
+    return isinstance(data, Placement) and (data.phase is _BOUND or data.awaited)
+
+
+def installed_factory(name: str) -> HookFactory | None:
+    """Return the factory of quota hooks that an installed package offers under a name."""
+    for found in entry_points(group=GROUP, name=name):
+        factory: HookFactory = found.load()
+        return factory
+    return None
+
+
+def make_core(config: SchedulerConfig) -> SchedulerCore:
+    """Return an empty core. Raises SystemExit where the configuration names a hook that cannot be used."""
+    try:
+        hooks = made_hooks(config.hook_plugins, installed_factory)
+    except HookError as error:
+        raise SystemExit(f"cotenant-scheduler: configuration: {error}") from error
+    return SchedulerCore(config, quota_hooks=hooks)
 
 
 DEFINITION = ServiceDefinition(
     name="scheduler",
-    core_version="8",
+    core_version="9",
     filters=FILTERS,
     views=(PlacementView,),
     config_type=SchedulerConfig,
-    make_core=SchedulerCore,
+    make_core=make_core,
     pace=PACE,
     traced=("objects.core.pods.",),
     urgent=urgent,

@@ -24,7 +24,7 @@ from cotenant.model.subjects import tokens
 from cotenant_yarn_copilot.capacity import BatchAmounts, Rounding, YarnResource, to_yarn
 from cotenant_yarn_copilot.facts import new_facts
 from cotenant_yarn_copilot.matching import Match, match_nodes
-from cotenant_yarn_copilot.node_id import YarnNodeId
+from cotenant_yarn_copilot.node_id import YarnNodeId, cluster_of
 from cotenant_yarn_copilot.nodes import KnownNode, placed_pod
 from cotenant_yarn_copilot.rm_messages import RUNNING, RmNode
 
@@ -106,6 +106,11 @@ class YarnCopilot:
         `reports`: the NodeManagers listed by each reachable cluster.
         """
         return match_nodes(self._nodes, self._published, reports, now)
+
+    def clusters(self) -> frozenset[str]:
+        """Return the ids of the clusters that NodeManager pods on the nodes belong to."""
+        pods = (pod.node_manager for node in self._nodes.values() if node.exists for pod in node.pods.values())
+        return frozenset(cluster_of(pod) for pod in pods if pod is not None)
 
     def settings(self, matches: Sequence[Match]) -> list[Setting]:
         """Return the totals to set, for running NodeManagers with known batch resources where the report differs."""

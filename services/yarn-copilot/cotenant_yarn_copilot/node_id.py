@@ -68,6 +68,11 @@ def choose_nm_pod(node: str, pods: Sequence[PodLabels]) -> PodLabels | None:
     return next((pod for pod in pods if node and pod.node == node and pod.labels.get(LABEL_COMPONENT) == NODE_MANAGER), None)
 
 
+def cluster_of(pod: PodLabels) -> str:
+    """Return the cluster of a NodeManager pod; an empty annotation means the default cluster."""
+    return pod.annotations.get(ANNOTATION_CLUSTER_ID, "") or DEFAULT_CLUSTER
+
+
 def yarn_node_of(node: str, pods: Sequence[PodLabels]) -> YarnNodeId | None:
     """Return the id in the annotation of the node's NodeManager pod. Raises NodeIdError if it is missing or malformed."""
     pod = choose_nm_pod(node, pods)
@@ -77,6 +82,6 @@ def yarn_node_of(node: str, pods: Sequence[PodLabels]) -> YarnNodeId | None:
     if text is None:
         raise NodeIdError(f"pod {pod.name} on node {node} has no annotation {ANNOTATION_NODE_ID}")
     try:
-        return parse_node_id(text, pod.annotations.get(ANNOTATION_CLUSTER_ID, DEFAULT_CLUSTER))
+        return parse_node_id(text, cluster_of(pod))
     except NodeIdError as error:
         raise NodeIdError(f"pod {pod.name} on node {node}, annotation {ANNOTATION_NODE_ID}: {error}") from error

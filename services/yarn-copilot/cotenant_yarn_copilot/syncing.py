@@ -4,16 +4,16 @@ In: the log (through a Reader) and the ResourceManagers. Out: totals in YARN and
 that expects the subject's last sequence, so that the writes of a second copilot are refused instead of repeated.
 
 Bounds: a sync sets at most MAX_SETTINGS totals, PARALLEL at a time; it runs every `sync_seconds`, sooner if a node's resources
-change, and never more often than MIN_PASS_SECONDS. A failing cluster does not delay the others.
+change, and never more often than MIN_PASS_SECONDS. All clusters are asked at once, the configured ones and at most
+MAX_NAMED_CLUSTERS others that NodeManager pods name; a failing one delays no other by more than its timeout.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Protocol
 
 import msgspec
 
@@ -31,7 +31,7 @@ from cotenant.runtime.findings import publish_findings
 from cotenant.runtime.follower import Follower
 from cotenant.runtime.incarnations import LoadingIncarnation
 from cotenant.runtime.reading import Reading
-from cotenant_yarn_copilot.capacity import YarnResource
+from cotenant_yarn_copilot.cluster_clients import ClusterClients, YarnCluster
 from cotenant_yarn_copilot.config import CopilotConfig
 from cotenant_yarn_copilot.core import FILTERS, Setting, YarnCopilot
 from cotenant_yarn_copilot.rm_client import ResourceManagerError
@@ -41,29 +41,13 @@ from cotenant_yarn_copilot.update_call import UpdateCall, update_steps
 logger = logging.getLogger(__name__)
 
 MAX_SETTINGS = 500
+MAX_NAMED_CLUSTERS = 64
 PARALLEL = 8
 MIN_PASS_SECONDS = 0.5
 TICK_SECONDS = 1.0
 SERVICE = "yarn-copilot"
 TRACED = ("node.", "objects.", "yarn.")
 """Beginnings of subjects that its events name as their first causes."""
-
-
-class YarnCluster(Protocol):
-    """The interface to one YARN cluster: `rm_client.ResourceManagerClient`, or a model of it. All methods raise
-    ResourceManagerError."""
-
-    async def find_active(self) -> str:
-        """Look up the active ResourceManager again."""
-
-    async def nodes(self) -> tuple[RmNode, ...]:
-        """Return the NodeManagers that it lists."""
-
-    async def set_total(self, node_id: str, total: YarnResource, over_commit_timeout_ms: int) -> None:
-        """Request a new total for a node."""
-
-    async def confirm(self, node_id: str, total: YarnResource) -> RmNode:
-        """Return the node once it reports the total."""
 
 
 class PassReport(msgspec.Struct, frozen=True):
@@ -91,7 +75,7 @@ class Syncing:
     def __init__(
         self,
         log: Log,
-        clients: Mapping[str, YarnCluster],
+        clients: ClusterClients[YarnCluster],
         config: CopilotConfig,
         *,
         now: Callable[[], datetime],
@@ -159,12 +143,13 @@ class Syncing:
         """Run one sync."""
         reports: dict[str, tuple[RmNode, ...]] = {}
         silent: dict[str, str] = {}
-        for cluster in sorted(self.clients):
-            try:
-                await self.clients[cluster].find_active()
-                reports[cluster] = await self.clients[cluster].nodes()
-            except (ResourceManagerError, AnswerError) as error:
-                silent[cluster] = str(error)
+        configured = self.clients.configured
+        clusters = [*sorted(configured), *sorted(self.copilot.clusters() - configured)[:MAX_NAMED_CLUSTERS]]
+        for cluster, answer in zip(clusters, await asyncio.gather(*map(self._listed, clusters)), strict=True):
+            if isinstance(answer, str):
+                silent[cluster] = answer
+            else:
+                reports[cluster] = answer
         settings = self.copilot.settings(self.copilot.match(reports, self._now()))[:MAX_SETTINGS]
         gate = asyncio.Semaphore(PARALLEL)
         results = await asyncio.gather(*(self._give(setting, gate) for setting in settings))
@@ -190,10 +175,19 @@ class Syncing:
             events=stored,
         )
 
+    async def _listed(self, cluster: str) -> tuple[RmNode, ...] | str:
+        """Return the NodeManagers that a cluster lists, or why they are not known."""
+        try:
+            client = self.clients.of(cluster)
+            await client.find_active()
+            return await client.nodes()
+        except (ResourceManagerError, AnswerError) as error:
+            return str(error)
+
     async def _give(self, setting: Setting, gate: asyncio.Semaphore) -> RmNode | str:
         """Set one total and read it back; return the node as the ResourceManager then lists it, or the reason of failure."""
         async with gate:
-            client = self.clients[setting.node_id.cluster]
+            client = self.clients.of(setting.node_id.cluster)
             steps = update_steps(has_node=True, has_client=True)
             step = next(steps)
             outcome: RmNode | str = ""

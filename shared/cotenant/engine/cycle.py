@@ -221,7 +221,8 @@ class Cycle:
         """Return the next batch, None if nothing follows from the state (or it may not be decided on yet)."""
         if not self.ready:
             return None
-        if self._lost and self._rival_seen is not None and now - self._rival_seen < HOLD_BACK:
+        # A clock that was set back does not lengthen the wait.
+        if self._lost and self._rival_seen is not None and timedelta(0) <= now - self._rival_seen < HOLD_BACK:
             return None
         held_back = self._next_due is not None and self.due(now) is not None and not self.has_next
         if held_back and self._urgent is None:

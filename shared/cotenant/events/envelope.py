@@ -9,7 +9,7 @@ whose payload names another entity than its subject (`events.checks`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal
 
@@ -35,8 +35,8 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if cls.TYPE:
-            _REGISTRY[cls.TYPE] = cls
+        if own := cls.__dict__.get("TYPE"):
+            _REGISTRY[own] = cls
 
 
 def null_document() -> msgspec.Raw:
@@ -140,16 +140,21 @@ class PayloadView(Payload, frozen=True, kw_only=True):
 
     OF: ClassVar[type[Payload] | None] = None
 
+    @classmethod
+    def decoder(cls, message_of: Callable[[type[Payload]], type[msgspec.Struct]]) -> Callable[[bytes], Any]:
+        """Return what decodes a whole message with this data. `message_of`: the struct of a message with given data."""
+        return msgspec.json.Decoder(message_of(cls)).decode
+
 
 class MessageDecoders:
     """Decoders of whole messages, found by the type's bytes: one pass where the type can be seen before decoding."""
 
     def __init__(self, views: Iterable[type[PayloadView]] = ()) -> None:
         self._views = {view.OF.TYPE: view for view in views if view.OF is not None}
-        self._known: dict[bytes, msgspec.json.Decoder[Any]] = {}
+        self._known: dict[bytes, Callable[[bytes], Any]] = {}
 
-    def of(self, word: bytes) -> msgspec.json.Decoder[Any] | None:
-        """Return the decoder of a type; None for an unknown one."""
+    def of(self, word: bytes) -> Callable[[bytes], Any] | None:
+        """Return what decodes messages of a type; None for an unknown one."""
         known = self._known.get(word)
         if known is not None:
             return known
@@ -157,16 +162,16 @@ class MessageDecoders:
         cls = _REGISTRY.get(name)
         if cls is None:
             return None
-        cls = self._views.get(name, cls)
-        # The decoder refuses a message whose type differs from the one seen in its text.
-        fields: list[str | tuple[str, Any] | tuple[str, Any, Any]] = [
-            ("specversion", Literal["1.0"]),
-            ("data", cls),
-            *_WIRE_FIELDS,
-        ]
-        wire_of = msgspec.defstruct(f"Wire{cls.__name__}", fields, kw_only=True, tag_field="type", tag=name)
-        decoder = self._known[word] = msgspec.json.Decoder(wire_of)
-        return decoder
+
+        def message_of(data: type[Payload]) -> type[msgspec.Struct]:
+            # The decoder refuses a message whose type differs from the one seen in its text.
+            fields: list[str | tuple[str, Any] | tuple[str, Any, Any]]
+            fields = [("specversion", Literal["1.0"]), ("data", data), *_WIRE_FIELDS]
+            return msgspec.defstruct(f"Wire{data.__name__}", fields, kw_only=True, tag_field="type", tag=name)
+
+        view = self._views.get(name)
+        decode = view.decoder(message_of) if view is not None else msgspec.json.Decoder(message_of(cls)).decode
+        return self._known.setdefault(word, decode)
 
 
 _CHECKS: dict[type[Payload], Check] = {}
@@ -209,11 +214,11 @@ def _decode_in_one(data: bytes, decoders: MessageDecoders) -> Any:
     start = data.find(_TYPE_MARK, 0, 512) + _MARK_LENGTH
     if start < _MARK_LENGTH:
         return None
-    decoder = decoders.of(data[start : data.find(b'"', start, start + 128)])
-    if decoder is None:
+    decode = decoders.of(data[start : data.find(b'"', start, start + 128)])
+    if decode is None:
         return None
     try:
-        return decoder.decode(data)
+        return decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

@@ -46,8 +46,9 @@ class Placement(Payload, frozen=True, kw_only=True):
     the object changes. `requests`: the pod's counted amounts (cpu in milli-cores, others in units). `terminating_at`
     is when its end was first decided, and `reason` why. `quota`: the one that it belonged to when this was stored; quotas that
     are declared or end later move it without another placement. `figures`: the score, its parts by plugin (left out at 0), the
-    node's figures that they are based on. `allocation`: its individual units, if any. `used_by`: of a pod that acts as
-    a reservation, its user. `resize`: while the pod is resized in place.
+    node's figures that they are based on; of a terminating one they are with its cause, the bound one. `allocation`: its
+    individual units, if any. `used_by`: of a pod that acts as a reservation, its user. `resize`: while the pod is resized in
+    place. `awaited`: of one that is gone, whether a pod waits for its room or its name.
     """
 
     TYPE = "cotenant.placement.v1"
@@ -71,6 +72,7 @@ class Placement(Payload, frozen=True, kw_only=True):
     allocation: Allocation | None = None
     used_by: UsedBy | None = None
     resize: PlacementResize | None = None
+    awaited: bool = False
 
 
 class WaitingReason(Part, frozen=True, kw_only=True):
@@ -118,11 +120,13 @@ class Nomination(Part, frozen=True, kw_only=True):
 class Hold(Part, frozen=True, kw_only=True):
     """The node with room reserved for a job at the queue's head: pods behind it are placed there only beside that room.
 
-    The node was chosen at `at`. No pod is preempted: the room becomes free as pods end by themselves.
+    The node was chosen at `at`. No pod is preempted: the room becomes free as pods end by themselves. `reservation`: the one on
+    the node in which the pod gets its room; None: beside all of them.
     """
 
     node: str
     at: datetime
+    reservation: ReservationUsed | None = None
 
 
 class Waiting(Payload, frozen=True, kw_only=True):
@@ -179,7 +183,8 @@ def waiting_line(waiting: Waiting) -> str:
 
 def hold_line(hold: Hold) -> str:
     """Return where room is reserved for a pod."""
-    return f"room is kept on {hold.node}, as it is first in the queue"
+    where = f"{hold.node} in reservation {hold.reservation.name}" if hold.reservation is not None else hold.node
+    return f"room is kept on {where}, as it is first in the queue"
 
 
 def condition_message(waiting: Waiting) -> str:

@@ -10,6 +10,9 @@ of the ConfigMap `slo-controller-config` as it would be, the answer the JSON of 
 What the scheduler would do with a pod, and its gangs: it serves SCHEDULER_DEBUG. The request is the JSON of
 `SchedulerQuestion`, the answer that of `SchedulerAnswer`.
 
+What quota-tree knows of quotas: it serves QUOTA_DEBUG. The request is the JSON of `QuotaQuestion`, the answer that of
+`SchedulerAnswer`.
+
 Adopting LOG: the node's executor serves `cotenant.node.<node>.adopt`; the request is empty, the answer the JSON of `Adopted`.
 """
 
@@ -50,11 +53,13 @@ CONFIG_DRY_RUN = "cotenant.batch-resource-calculator.dry-run"
 
 class ConfigEffect(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What a node configuration would change. `nodes`: how many would have another offer. `changes`: by resource (`batch-cpu`,
-    `mid-memory`, ...) the change of the sum over all nodes, in percent. `rejected`: by section what is wrong with it; the
+    `mid-memory`, amplified `cpu`, ...) the change of the sum over all nodes, in percent. `slos`: how many NodeSLOs would have
+    another spec. `rejected`: by section what is wrong with it; the
     effect is that of the others, as the previous value of a rejected one stays in force. `error`: why it is unknown."""
 
     nodes: Count = 0
     changes: dict[str, float] = {}
+    slos: Count = 0
     rejected: dict[str, str] = {}
     error: str = ""
 
@@ -80,6 +85,18 @@ class SchedulerAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
     text: str = ""
     json: bool = False
     error: str = ""
+
+
+QUOTA_DEBUG = "cotenant.quota-tree.debug"
+
+
+class QuotaQuestion(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """`name`: one quota; empty: all but the roots, of the tree `tree` if that is given (empty: the default tree). `pods`: with
+    the pods of each."""
+
+    name: str = ""
+    tree: str | None = None
+    pods: bool = False
 
 
 class Adopted(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -87,7 +87,7 @@ def concerns(event: Event, kind: str, namespace: str, name: str) -> bool:
         )
     if plural in ("podmigrationjob", "podmigrationjobs", "pmj"):
         return parts[0] == "migrations" and parts[1] == name
-    if plural in ("elasticquota", "elasticquotas", "eq", "quota"):
+    if plural in ("elasticquota", "elasticquotas", "eq", "eqs", "quota", "quotas"):
         return parts[0] == "quotas" and len(parts) > 2 and parts[2] == name
     return False
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from cotenant.domain.quota.names import BUILT_IN_QUOTAS, ROOT
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.model.quantities import format_amount
 
@@ -19,7 +20,24 @@ def runtime_reasons(quota: QuotaRuntime, parent: QuotaRuntime | None, siblings: 
     if quota.reason:
         yield f"it is not in the tree as its object declares: {quota.reason}"
     for resource in sorted(quota.runtime):
-        yield f"{resource}: {_reason(resource, quota, parent, siblings)}"
+        built_in = quota.quota in BUILT_IN_QUOTAS
+        yield f"{resource}: {_built_in(resource, quota) if built_in else _reason(resource, quota, parent, siblings)}"
+
+
+def _built_in(resource: str, quota: QuotaRuntime) -> str:
+    def shown(amount: int) -> str:
+        return format_amount(resource, amount)
+
+    runtime = shown(quota.runtime[resource])
+    figures = f"requests {shown(quota.request.get(resource, 0))}; uses {shown(quota.used.get(resource, 0))}"
+    if quota.quota != ROOT:
+        return f"limited by its max, {runtime}: what it uses is taken off the total before that is shared; {figures}"
+    if quota.tree:
+        return f"{runtime} of the tree are shared below it; {figures}"
+    return (
+        f"{runtime} are shared below it: what the nodes offer, less the totals of other trees and what the default and the "
+        f"system quota use; {figures}"
+    )
 
 
 def _reason(resource: str, quota: QuotaRuntime, parent: QuotaRuntime | None, siblings: Sequence[QuotaRuntime]) -> str:

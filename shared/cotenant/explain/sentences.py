@@ -24,7 +24,7 @@ from cotenant.events.node.execution import Execution
 from cotenant.events.node.metrics import NodeMetricComputed
 from cotenant.events.node.predictions import PredictionState
 from cotenant.events.node.resources import NodeResources, NodeSLORendered
-from cotenant.events.node.runs import ExecutorStatus, RunStatus
+from cotenant.events.node.runs import ExecutorStatus, RunStatus, reports_stop
 from cotenant.events.node.topology import MachineTopology
 from cotenant.events.node.usage import Series, UsageSample
 from cotenant.events.node.yarn import YarnNode
@@ -138,7 +138,7 @@ def _reservation(data: ReservationStatus, event: Event) -> str:
 
 def _run(data: RunStatus, event: Event) -> str:
     pod = f"pod {data.namespace}/{data.name}"
-    if event.tombstone:
+    if event.tombstone and not reports_stop(event):
         return f"{pod}: nothing of it is left on {data.node}"
     codes = [str(container.exit_code) for container in data.containers if container.exit_code is not None]
     ended = f", exit status {', '.join(codes)}" if codes and data.phase.terminal else ""

@@ -21,6 +21,7 @@ _OF_OBJECTS = {
     "clusternetworktopologies": "the network's topology",
     "reservations": "a change of a reservation",
     "elasticquotas": "a quota's min, max or weight",
+    "podgroups": "a PodGroup",
 }
 _OF_NODES = {
     "placement": "a pod that is placed or leaves",

@@ -26,7 +26,7 @@ from cotenant.events.quotas import QuotaRuntime
 from cotenant.model.quantities import format_amount
 from cotenant.model.subjects import tokens
 
-ELASTIC_QUOTAS = Kind("scheduling.sigs.k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota", True, ("eq",))
+ELASTIC_QUOTAS = Kind("scheduling.sigs.k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota", True, ("eq", "eqs"))
 _PREFIX = "quota.scheduling.koordinator.sh/"
 
 

@@ -25,7 +25,7 @@ from cotenant.domain.reservations.names import ANNOTATION_ALLOCATED, ANNOTATION_
 from cotenant.events.allocations import ReservationUsed
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import PREEMPTION, TAINT_EVICTION
-from cotenant.events.node.runs import ContainerRun, RunPhase, RunStatus
+from cotenant.events.node.runs import ContainerRun, RunPhase, RunStatus, reports_stop
 from cotenant.events.placements import Placement, PlacementPhase, Waiting, condition_message
 from cotenant.kinds.pod_columns import LAYOUT
 from cotenant.kinds.pod_resizing import Given, given_resources, observed_generation, resize_condition
@@ -51,8 +51,12 @@ def live_placement(snapshot: Snapshot) -> Event | None:
 
 
 def newest_run(snapshot: Snapshot) -> Event | None:
-    """Return the newest run report of this pod."""
-    return _newest(snapshot, RunStatus)
+    """Return the newest run report of this pod; of one that is being deleted also the report that it was stopped."""
+    found = _newest(snapshot, RunStatus)
+    if found is None and snapshot.stored is not None and snapshot.stored.meta.deletion_timestamp is not None:
+        stops = (event for event in snapshot.parts.values() if reports_stop(event))
+        found = max(stops, key=lambda event: event.sequence, default=None)
+    return found
 
 
 def waiting_reason(snapshot: Snapshot) -> Event | None:

@@ -193,6 +193,8 @@ class Follower:
             if self._usage_filters:
                 # Everything that USAGE holds: the last messages of a node came one after the other, none stands for another.
                 readers.append(await self._log.follow(USAGE, self._usage_filters, after=0))
+                if self._views and isinstance(readers[1], Viewing):
+                    readers[1].view(self._views)
             if isinstance(incarnation, Prepared):
                 await incarnation.prepare()
             reading = Reading(readers, self._stopping, self._pull_limit, self._queue_pulls)

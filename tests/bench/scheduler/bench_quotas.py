@@ -2,7 +2,7 @@
 
 quota_refresh_2000x2: all of 2,000 siblings shared again in two resources, upstream's benchmark (the requests of its
 generator, in one round and in four). quota_change_*: one pod more and the runtime of its quota, in a tree of 10,110 quotas on
-four levels with at most ten siblings, and of 10,525 with at most 25: where everything fits, and where total and maxima are
+four levels with at most ten siblings, and of 20,525 with at most 25: where everything fits, and where total and maxima are
 short.
 """
 
@@ -58,7 +58,7 @@ def _refresh() -> Callable[[], None]:
         # Another total, as nothing is shared again where nothing changed; the rounds stay the same.
         turns[0] += 1
         tree.set_total({"cpu": total["cpu"], "memory": total["memory"] + turns[0] % 2})
-        tree.runtime("0")
+        tree.changed()
 
     return refresh
 

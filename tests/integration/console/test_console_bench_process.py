@@ -51,6 +51,8 @@ def test_the_stack_runs_what_was_submitted_by_the_api(tmp_path: Path) -> None:
     assert (figures["placed"], figures["running"], figures["verified"]) == (60, 60, True)
     assert figures["submit_to_running_ms"]["p50"] >= figures["submit_to_placed_ms"]["p50"]
     assert {"gateway", "quota-tree", "executors", "batch-resource-calculator"} <= figures["cpu_ms_per_pod"].keys()
+    of_stack = [value for name, value in figures["cpu_ms_per_pod"].items() if name not in ("submitter", "watcher")]
+    assert figures["stack_cpu_ms_per_pod"] == pytest.approx(sum(of_stack), abs=0.01)
 
 
 def test_a_killed_scheduler_places_again(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ import msgspec
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.node.execution import Execution
 from cotenant.events.node.resources import NodeSLORendered
-from cotenant.events.node.runs import ContainerRun, ExecutorStatus, RunStatus
+from cotenant.events.node.runs import ContainerRun, ExecutorStatus, RunStatus, reports_stop
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.requests import Adopted, LogsRequest, adopt_subject, logs_subject
 from cotenant.log.contract import EXECUTION, LOG, TOMBSTONE_TTL_SECONDS, USAGE, Stored, Write
@@ -97,7 +97,7 @@ class Harness:
             for event in await reader.pull(100, 1.0):
                 async with self._changed:
                     if isinstance(event.data, RunStatus):
-                        if event.tombstone:
+                        if event.tombstone and not reports_stop(event):
                             self.runs.pop(event.data.name, None)
                         else:
                             self.runs[event.data.name] = event.data
@@ -261,7 +261,16 @@ class Harness:
 
     def reports(self, name: str) -> list[RunStatus]:
         """All that was reported of a pod so far, also what has been overtaken."""
-        return [e.data for e in self.facts if isinstance(e.data, RunStatus) and e.data.name == name and not e.tombstone]
+        return [
+            e.data
+            for e in self.facts
+            if isinstance(e.data, RunStatus) and e.data.name == name and (not e.tombstone or reports_stop(e))
+        ]
+
+    def run_has_ended(self, name: str) -> bool:
+        """Whether the last message of a pod's run is its tombstone."""
+        found = [e.tombstone for e in self.facts if isinstance(e.data, RunStatus) and e.data.name == name]
+        return bool(found) and found[-1]
 
     def statuses(self) -> list[ExecutorStatus]:
         """The executor's reports about itself."""

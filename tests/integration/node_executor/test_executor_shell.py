@@ -13,13 +13,14 @@ import msgspec
 import pytest
 
 from cotenant.events.envelope import Event, Payload
+from cotenant.events.node.conditions import NodeCondition
 from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.log.contract import EXECUTION, LOG, WORTH_A_BATCH, Log, NoAnswer, Refused, Stored, Write, ending
 from cotenant.log.memory import MemoryLog
 from cotenant.log.nats.log import connect
 from cotenant.log.nats.streams import StreamSizes
-from cotenant.model.subjects import executor_subject, placement_subject, run_subject
+from cotenant.model.subjects import condition_subject, executor_subject, placement_subject, run_subject
 from cotenant_node_executor.core.node import ExecutorNode, Periods
 from cotenant_node_executor.shell import ExecutorShell
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
@@ -327,6 +328,70 @@ async def test_the_end_of_a_stopped_pod_is_reported_before_the_next_sample() -> 
         await reported(log, "job", RunPhase.RUNNING)
         await place(log, "job", phase=PlacementPhase.TERMINATING)
         await reported(log, "job", RunPhase.STOPPED)
+
+
+async def test_a_delivery_that_changes_nothing_causes_no_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, node = MemoryLog(), new_node()
+    seen: list[str] = []
+    step, apply = node.step, node.apply
+
+    def stepped(now: datetime, *, sample: bool = True) -> list[Event]:
+        seen.append("cycle")
+        return step(now, sample=sample)
+
+    def applied(event: Event) -> None:
+        apply(event)
+        seen.append(event.subject)
+
+    monkeypatch.setattr(node, "step", stepped)
+    monkeypatch.setattr(node, "apply", applied)
+    async with living(log, node, period_seconds=3600.0):
+        await place(log, "job")
+        await reported(log, "job", RunPhase.RUNNING)
+        subject = condition_subject(NODE)
+        async with asyncio.timeout(WAIT_SECONDS):
+            while node.due(datetime.now(UTC)):  # noqa: ASYNC110 - nothing is said meanwhile
+                await asyncio.sleep(PERIOD)
+            await store(log, subject, NodeCondition(node=NODE, status="True"))
+            while subject not in seen:  # noqa: ASYNC110 - nothing is said meanwhile
+                await asyncio.sleep(0)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert seen[-1] == subject
+        await place(log, "other")
+        await reported(log, "other", RunPhase.RUNNING)
+
+
+async def test_a_stopped_pod_leaves_one_message_of_its_run_which_expires() -> None:
+    log = MemoryLog()
+    async with living(log):
+        await place(log, "job")
+        await reported(log, "job", RunPhase.RUNNING)
+        await place(log, "job", phase=PlacementPhase.TERMINATING)
+        await reported(log, "job", RunPhase.STOPPED)
+        head = await log.head(run_subject(NODE, "default", "job"))
+        assert head is not None
+        assert head.tombstone
+        await end_placement(log, "job")
+        await place(log, "next")
+        await reported(log, "next", RunPhase.RUNNING)
+        assert await log.head(run_subject(NODE, "default", "job")) == head
+
+
+async def test_a_node_s_own_reports_are_not_read_again_unless_it_loads(nats_server: NatsServer) -> None:
+    log = await connect(nats_server.url, "executor")
+    await log.declare()
+    async with living(log) as shell:
+        await place(log, "job")
+        await reported(log, "job", RunPhase.RUNNING)
+        await place(log, "job", phase=PlacementPhase.TERMINATING)
+        await reported(log, "job", RunPhase.STOPPED)
+        head = await log.head(run_subject(NODE, "default", "job"))
+        assert head is not None
+        assert shell.node.core.last_sequence(run_subject(NODE, "default", "job")) == head.sequence
+    shell.reports.begin(shell.node)
+    assert not shell.reports.knows(head.sequence)
+    await log.close()
 
 
 async def test_an_executor_that_starts_on_a_full_log_runs_its_pods_and_stores_its_marker_when_there_is_room(

@@ -147,8 +147,8 @@ async def test_a_program_ends_itself_on_sigterm_and_its_exit_code_is_reported(ha
     await harness.end("polite")
     run = await harness.ended("polite")
     assert (run.phase, run.containers[0].exit_code) == (RunPhase.STOPPED, 7)
+    assert harness.run_has_ended("polite")
     await harness.forget("polite")
-    await harness.wait("its report is gone", lambda: "polite" not in harness.runs)
     await harness.wait("its folder is gone", lambda: not (harness.folder / "data/pods" / uid).exists())
 
 

@@ -22,6 +22,7 @@ from cotenant.events.node.execution import Execution
 from cotenant.events.node.runs import RunPhase
 from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver
 from cotenant_node_executor.targets.interface import CgroupVersion
+from cotenant_node_executor.targets.other.storage import read_storage
 from tests.builders import container, pod_document
 from tests.integration.kubelet_tree import BURN, KubeletTree
 from tests.integration.node_executor.executor_harness import NAMESPACE, Harness
@@ -254,3 +255,43 @@ async def test_what_belongs_to_nobody_is_reported_and_left_alone(harness: Harnes
     assert memory_limit(tree, kata_pod) == str(64 * MIB)
     assert tree.read(lonely, "cgroup.procs")
     assert tree.alive()
+
+
+MOUNTS = "mount --make-rprivate / && mount --bind $1 $1/data && mount --bind $1 $1/logs && exec sleep 100000"
+"""A container's own mounts: two volumes on the disk of the test's folder, at paths below it."""
+
+
+@laid_out(SYSTEMD)
+async def test_the_volumes_of_several_claims_are_bounded_on_the_disk_that_the_container_sees(
+    harness: Harness, tree: KubeletTree, tmp_path: Path
+) -> None:
+    storage = read_storage()
+    mounted = [point for point in storage.mounts if tmp_path.is_relative_to(point)]
+    try:
+        number = storage.of_mount(max(mounted, key=len))
+    except ValueError:
+        pytest.skip("the test's folder is on no disk")
+    for name in ("data", "logs"):
+        (tmp_path / name).mkdir()
+    uid = str(uuid4())
+    pod = tree.pod(uid, KubeQoS.BEST_EFFORT)
+    names = ("blkio.throttle.read_bps_device", "io.max")
+    if tree.file(pod, names[0]) is None and tree.file(pod, names[1]) is None:
+        pytest.skip("no file for limits of disks in kubelet's groups")
+    begin(harness, tree)
+    await harness.node_slo()
+    blocks = [{"name": "data", "type": "podvolume", "ioCfg": {"readBPS": 104857600}}]
+    manifest = batch()
+    manifest["metadata"]["annotations"] = {"koordinator.sh/blkioQOS": json.dumps({"blocks": blocks})}
+    manifest["spec"]["volumes"] = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("data", "logs")]
+    mounts = [{"name": name, "mountPath": str(tmp_path / name)} for name in ("data", "logs")]
+    manifest["spec"]["containers"][0]["volumeMounts"] = mounts
+    await harness.place(manifest, uid)
+    await harness.wait("the pod waits for its container", lambda: "batch" in harness.runs)
+    assert [each.summary for each in said(harness, "refusals") if "blkio" in each.summary] == []
+    _, job = tree.container(pod, "job", ("unshare", "-m", "sh", "-c", MOUNTS, "sh", str(tmp_path)))
+    await harness.wait("the pod's rate is written", lambda: f"{number} " in tree.read(pod, *names))
+    assert "104857600" in tree.read(pod, *names)
+    tree.end(job)
+    assert harness.stop() == 0
+    await harness.wait("the rate is taken back", lambda: "104857600" not in tree.read(pod, *names))

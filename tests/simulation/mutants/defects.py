@@ -35,7 +35,7 @@ import cotenant_scheduler.plugins.taints as taints
 import cotenant_scheduler.state.reading.pod_reader as pod_reader
 import cotenant_verification.harness.gateways as chaos_gateways
 import cotenant_verification.harness.harness as harness
-from cotenant.domain.quota.trees.family import Line
+from cotenant.domain.quota.trees.line import Line
 from cotenant.engine.ahead import DecidedAhead
 from cotenant.engine.commit import Batch
 from cotenant.engine.last_sequences import LastSequences
@@ -134,13 +134,12 @@ def never_ends(right: Function) -> Function:
 
 def rounded_up(right: Function) -> Function:
     """A share is rounded up to whole thousands."""
+    return lambda self, index, total: -(-right(self, index, total) // 1000) * 1000
 
-    def wrong(self: Line, total: int) -> Any:
-        right(self, total)
-        self.runtime = [-(-amount // 1000) * 1000 for amount in self.runtime]
-        return range(len(self.runtime))
 
-    return wrong
+def all_rounded_up(right: Function) -> Function:
+    """All shares are."""
+    return lambda self, total: [-(-amount // 1000) * 1000 for amount in right(self, total)]
 
 
 def weights_ignored(right: Function) -> Function:
@@ -963,7 +962,7 @@ MUTANTS = (
     ),
     Mutant("places_of_deleted_pods_are_kept", ((Endings, "decide", never_ends),), (2, 12)),
     Mutant("the_scheduler_overlooks_what_waiting_pods_request", ((QuotaDemands, "counted_as", placed_ones_alone),), (3, 12)),
-    Mutant("shares_are_rounded_up", ((Line, "share", rounded_up),), (3,)),
+    Mutant("shares_are_rounded_up", ((Line, "of", rounded_up), (Line, "amounts", all_rounded_up)), (3,)),
     Mutant("weights_are_ignored", ((Line, "__init__", weights_ignored),), (3,), faults=HUNGRY),
     Mutant("a_decision_names_no_causes", ((QuotaTreeCore, "decide", without_causes),), (11,)),
     Mutant("a_quota_is_published_with_every_decision", ((quota_core, "publish_at", said_again),), (11, 12)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import msgspec
@@ -400,6 +401,26 @@ def test_node_entries_annotation_and_labels_override_the_cluster() -> None:
     assert bench.resources("c").reason == "ColocationDisabled"
     assert bench.resources("d").batch_cpu_milli == 60_000
     assert "cpuReclaimThresholdPercent is -3" in bench.resources("d").message
+
+
+def test_the_message_says_which_node_entry_is_in_force() -> None:
+    bench = Bench()
+    wrong = {"name": "pilot", "nodeSelector": {"matchLabels": {"pool": "x"}}, "degradeTimeMinutes": -1}
+    right = {"nodeSelector": {"matchLabels": {"pool": "y"}}, "cpuReclaimThresholdPercent": 50}
+    bench.configure(json.dumps({"enable": True, "nodeConfigs": [wrong, right]}))
+    for name, pool in (("a", "x"), ("b", "y"), ("c", "z")):
+        bench.node(name, labels={"pool": pool})
+        bench.metric(name)
+    bench.decide()
+    why = "the node entry pilot, as its degradeTimeMinutes is -1: must be greater than 0"
+    assert bench.resources("a").message.endswith(f"; the cluster's strategy counts in place of {why}")
+    assert bench.resources("a").batch_cpu_milli == 60_000
+    assert bench.resources("b").message.endswith("; strategy of the node entry nodeConfigs[1]")
+    assert "entry" not in bench.resources("c").message
+    bench.configure(json.dumps({"enable": True, "nodeConfigs": [{**right, "enable": False}]}))
+    bench.decide()
+    off = "colocation is switched off for the node: batch and mid resources are not offered"
+    assert bench.resources("b").message == f"{off}; strategy of the node entry nodeConfigs[0]"
 
 
 def test_a_node_entry_cannot_enable_what_the_cluster_disables() -> None:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from cotenant.domain.reservation import NodeReservation
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant_batch_resource_calculator.config.in_force import load_configuration
 from cotenant_batch_resource_calculator.rendering import Renderer
 from tests.unit.batch_resource_calculator.builders_batch_resource_calculator import Bench
@@ -95,3 +96,29 @@ def test_extensions_of_the_strategy_travel_with_the_resources_event() -> None:
     bench.decide()
     strategy = msgspec.json.decode(bytes(bench.resources().strategy))
     assert strategy["extensions"] == {"mine": {"b": 2}, "kept": 3}
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        b"[]",
+        b'{"cpuBurstStrategy": 5, "hostApplications": {}}',
+        b'{"cpuBurstStrategy": {"cpuBurstPercent": "x"}, "hostApplications": 7}',
+        b"{}",
+    ],
+)
+def test_a_rejected_section_has_its_defaults_where_the_last_event_cannot_be_read_either(stored: bytes) -> None:
+    renderer = Renderer(load_configuration({"cpu-burst-config": "[", "host-application-config": "["}))
+    last = NodeSLORendered(node="a", spec=msgspec.Raw(stored))
+    spec = json.loads(bytes(renderer.render("a", {}, {}, NodeReservation(), last).spec))
+    assert spec["cpuBurstStrategy"]["policy"] == "none"
+    assert spec["hostApplications"] == []
+
+
+def test_a_rejected_section_stays_as_it_was_rendered_last() -> None:
+    right = Renderer(load_configuration({"cpu-burst-config": json.dumps({"clusterStrategy": {"policy": "auto"}})}))
+    last = right.render("a", {}, {}, NodeReservation(), None)
+    for wrong in ('{"clusterStrategy": []}', '{"clusterStrategy": {"cpuBurstPercent": "x"}}', "5"):
+        rejected = Renderer(load_configuration({"cpu-burst-config": wrong})).render("a", {}, {}, NodeReservation(), last)
+        assert json.loads(bytes(rejected.spec))["cpuBurstStrategy"]["policy"] == "auto"
+        assert rejected.reason.startswith("cpu-burst-config: ")

@@ -16,6 +16,7 @@ from cotenant.events.node.resources import NodeRisk
 from cotenant_batch_resource_calculator.config.in_force import load_configuration
 from cotenant_batch_resource_calculator.config.risk import RiskBudget
 from cotenant_batch_resource_calculator.core import BatchResourceCalculator
+from cotenant_batch_resource_calculator.deciding import offered_by, offered_under
 from cotenant_batch_resource_calculator.risk import RiskPools, history_of, services_milli
 from tests.unit.batch_resource_calculator.builders_batch_resource_calculator import NOON, Bench, last_per_subject, used
 
@@ -176,8 +177,11 @@ def test_a_dry_run_shows_what_a_budget_would_offer() -> None:
     bench = bench_of()
     now = hours(bench, 20, 20, 20, 20, 20) - timedelta(minutes=57)
     tried = load_configuration({"colocation-config": with_budget({**BUDGET, "highestPercent": 80})})
-    offered = [bench.core.offered("a", configuration, now) for configuration in (None, tried, load_configuration(None))]
-    assert [found["kubernetes.io/batch-cpu"] for found in offered if found is not None] == [75_000, 60_000, 0]
+    state = bench.core.node("a")
+    assert state is not None
+    offered = [offered_by(state, bench.core.wanted(state, now)[0])]
+    offered += [offered_under(state, other, bench.core.pools, now) for other in (tried, load_configuration(None))]
+    assert [found["kubernetes.io/batch-cpu"] for found in offered] == [75_000, 60_000, 0]
     assert bench.core.decide(now) == []
 
 

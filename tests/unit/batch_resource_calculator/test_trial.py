@@ -8,7 +8,7 @@ import msgspec
 
 from cotenant.events.requests import ConfigEffect
 from cotenant_batch_resource_calculator.trial import SLICE, effect_of
-from tests.unit.batch_resource_calculator.builders_batch_resource_calculator import NOON, Bench, used
+from tests.unit.batch_resource_calculator.builders_batch_resource_calculator import ENABLED, NOON, Bench, used
 
 
 def cell(nodes: int) -> Bench:
@@ -44,6 +44,24 @@ def test_the_change_is_told_by_nodes_and_percent_of_the_sum() -> None:
 
 def test_the_same_configuration_changes_nothing() -> None:
     assert asked(cell(2), {"colocation-config": '{"enable": true}'}) == ConfigEffect()
+
+
+def test_amplified_amounts_of_the_nodes_themselves_are_told() -> None:
+    """Two of four nodes would offer half as much memory again."""
+    entry = {"nodeSelector": {"matchLabels": {"pool": "x"}}, "enable": True, "resourceAmplificationRatio": {"memory": 1.5}}
+    data = {"colocation-config": ENABLED, "resource-amplification-config": json.dumps({"nodeConfigs": [entry]})}
+    assert asked(cell(4), data) == ConfigEffect(nodes=2, changes={"memory": 25.0})
+    bench = cell(4)
+    bench.configure(ENABLED, resource_amplification_config=data["resource-amplification-config"])
+    bench.decide()
+    assert asked(bench, data) == ConfigEffect()
+    assert asked(bench, {"colocation-config": ENABLED}).changes == {"memory": -20.0}
+
+
+def test_nodes_whose_slo_would_change_are_counted() -> None:
+    entry = {"nodeSelector": {"matchLabels": {"pool": "x"}}, "cpuSuppressThresholdPercent": 70}
+    threshold = {"resource-threshold-config": json.dumps({"nodeStrategies": [entry]})}
+    assert asked(cell(3), {"colocation-config": ENABLED, **threshold}) == ConfigEffect(slos=1)
 
 
 def test_what_nothing_is_lent_of_becomes_new() -> None:

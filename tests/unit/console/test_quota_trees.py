@@ -107,3 +107,25 @@ def test_explain_prints_the_reasons_before_the_causes() -> None:
     lines = list(explanation_lines(plain, 5))
     assert lines[0].startswith("quota default/mine: quota mine may use cpu 6")
     assert lines[1] == "  cpu: why"
+
+
+@pytest.mark.parametrize(
+    ("name", "tree", "reason"),
+    [
+        (
+            "koordinator-default-quota",
+            "",
+            "cpu: limited by its max, 20: what it uses is taken off the total before that is shared; requests 7; uses 5",
+        ),
+        (
+            "koordinator-root-quota",
+            "",
+            "cpu: 20 are shared below it: what the nodes offer, less the totals of other trees and what the default and the "
+            "system quota use; requests 7; uses 5",
+        ),
+        ("koordinator-root-quota", "t1", "cpu: 20 of the tree are shared below it; requests 7; uses 5"),
+    ],
+)
+def test_built_in_quotas_take_no_part_in_the_sharing(name: str, tree: str, reason: str) -> None:
+    quota = QuotaRuntime(tree=tree, quota=name, runtime={"cpu": 20_000}, request={"cpu": 7_000}, used={"cpu": 5_000})
+    assert list(runtime_reasons(quota, None, [])) == [reason]

@@ -157,8 +157,17 @@ class World:
         )
         return self.put(placement_subject(node, "default", name), data, tombstone=phase is PlacementPhase.GONE)
 
-    def run(self, name: str, phase: RunPhase = RunPhase.RUNNING, node: str = "n1", exit_code: int | None = None) -> Event:
-        """Store a run report of a pod."""
+    def run(
+        self,
+        name: str,
+        phase: RunPhase = RunPhase.RUNNING,
+        node: str = "n1",
+        exit_code: int | None = None,
+        *,
+        as_tombstone: bool = True,
+    ) -> Event:
+        """Store a run report of a pod; of one that was stopped the tombstone of its run, unless an executor of an earlier
+        version reports (not `as_tombstone`)."""
         state = "running" if phase is RunPhase.RUNNING else "terminated"
         container = ContainerRun(name="main", state=state, ready=phase is RunPhase.RUNNING, exit_code=exit_code)
         data = RunStatus(
@@ -170,7 +179,7 @@ class World:
             started_at=self.now,
             containers=(container,),
         )
-        return self.put(run_subject(node, "default", name), data)
+        return self.put(run_subject(node, "default", name), data, tombstone=phase is RunPhase.STOPPED and as_tombstone)
 
     def pass_seconds(self, seconds: float) -> None:
         """Let time pass."""

@@ -7,10 +7,12 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from cotenant.api.times import rfc3339
-from cotenant.events.envelope import Event, Payload, decode_event, encode_event
-from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.envelope import WHOLE, Event, MessageDecoders, Payload, decode_event, encode_event
+from cotenant.events.node.metrics import NodeMetricComputed, Usage
+from cotenant.events.node.predictions import PredictionState
 from cotenant.events.node.resources import NodeResources
 from cotenant.events.node.runs import ExecutorStatus
+from cotenant.events.node.sized_usage import UsageView
 from cotenant.events.node.usage import HostApplicationUsage, NumaUsage, PodUsage, Series, UsageSample
 from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Placement, PlacementPhase
@@ -26,10 +28,14 @@ from cotenant.model.subjects import (
 from cotenant_metrics_ingest.aggregation import percentile_rank
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.core import MetricsIngestCore
+from cotenant_metrics_ingest.means import MeanSlots, MeansWindow, means_of
+from cotenant_metrics_ingest.prediction.checkpoints import StoredModels, states_of
+from cotenant_metrics_ingest.prediction.models import ModelStore, NodeModels
 from tests.builders import node_document, stored
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 KEPT_BY_USAGE = 4
+_BY_SIZE = MessageDecoders([UsageView])
 
 
 def series(cpu: Sequence[int], memory: Sequence[int] | None = None) -> Series:
@@ -55,6 +61,18 @@ def host(name: str, cpu: Sequence[int]) -> HostApplicationUsage:
     return HostApplicationUsage(name=name, qos="LS", series=series(cpu))
 
 
+def mean_of(slots: MeanSlots, end_ms: int, duration_ms: int, keys: Sequence[str]) -> dict[str, Usage]:
+    """The means of one node's rows."""
+    (found,) = means_of([MeansWindow(slots, end_ms, duration_ms, keys)])
+    return found
+
+
+def state_of(node: str, store: ModelStore, models: NodeModels, trained_ms: int, now: datetime) -> PredictionState:
+    """The state of one node, as it is stored."""
+    (state,) = states_of([StoredModels(node, models, trained_ms)], store, now)
+    return state
+
+
 class MetricsLog:
     """LOG and USAGE with one metrics-ingest core reading both; what it decides is stored, as bytes, and folded."""
 
@@ -76,6 +94,7 @@ class MetricsLog:
             sequence=len(stream) + 1,
             tombstone=event.tombstone,
             replaces=event.replaces,
+            decoders=_BY_SIZE if event.stream == USAGE else WHOLE,
         )
         stream.append(stored)
         self.core.apply(stored)

@@ -20,11 +20,11 @@ from cotenant.events.node.metrics import NodeMetricComputed, ProdPrediction, Usa
 from cotenant.events.node.predictions import HistogramState, PredictionState
 from cotenant.events.node.usage import PodUsage, Series, UsageSample
 from cotenant.events.placements import PlacementPhase
-from cotenant_metrics_ingest.prediction.checkpoints import restored, state_of
+from cotenant_metrics_ingest.prediction.checkpoints import restored
 from cotenant_metrics_ingest.prediction.models import IntervalFigures, ModelStore, NodeModels, Training, tier_places
 from cotenant_metrics_ingest.prediction.training import Interval, figures_of
 from cotenant_metrics_ingest.samples import samples_of
-from tests.unit.metrics_ingest.builders_metrics_ingest import START, MetricsLog, percentile_of, pod
+from tests.unit.metrics_ingest.builders_metrics_ingest import START, MetricsLog, percentile_of, pod, state_of
 
 CORES = 16_000
 GIB = 1 << 30

@@ -18,7 +18,7 @@ from cotenant.events.placements import Placement, PlacementPhase
 from cotenant_metrics_ingest.means import NODE_ROW as NODE_ROW
 from cotenant_metrics_ingest.prediction import season_states
 from cotenant_metrics_ingest.prediction.buckets import Buckets
-from cotenant_metrics_ingest.prediction.checkpoints import MAX_BYTES, restored, state_of
+from cotenant_metrics_ingest.prediction.checkpoints import MAX_BYTES, restored
 from cotenant_metrics_ingest.prediction.forecast_choice import Accuracy, ForecastChoice
 from cotenant_metrics_ingest.prediction.histogram import YEAR_ONE, Checkpoint, HistogramError, Histograms
 from cotenant_metrics_ingest.prediction.models import IntervalFigures, ModelStore, NodeModels, Training, tier_places
@@ -29,7 +29,7 @@ from cotenant_metrics_ingest.prediction.seasons import Seasons
 from cotenant_metrics_ingest.prediction.training import Interval, figures_of, tier_of
 from cotenant_metrics_ingest.prediction.windows import WIDTHS, Windows
 from cotenant_metrics_ingest.samples import LARGEST_VALUE, samples_of
-from tests.unit.metrics_ingest.builders_metrics_ingest import START
+from tests.unit.metrics_ingest.builders_metrics_ingest import START, state_of
 from tests.unit.metrics_ingest.test_prediction import message, models
 
 NOW = 1_767_225_600.0

@@ -11,7 +11,7 @@ import pytest
 from cotenant.events.envelope import encode_payload
 from cotenant.events.node.predictions import HistogramState, PredictionState
 from cotenant_metrics_ingest import varints
-from cotenant_metrics_ingest.prediction.checkpoints import MAX_BYTES, restored, state_of
+from cotenant_metrics_ingest.prediction.checkpoints import MAX_BYTES, StoredModels, restored, states_of
 from cotenant_metrics_ingest.prediction.models import (
     CPU_BUCKETS,
     MEMORY_BUCKETS,
@@ -22,8 +22,8 @@ from cotenant_metrics_ingest.prediction.models import (
     Training,
     tier_places,
 )
-from tests.unit.metrics_ingest.builders_metrics_ingest import START
-from tests.unit.metrics_ingest.test_prediction import models, stored
+from tests.unit.metrics_ingest.builders_metrics_ingest import START, state_of
+from tests.unit.metrics_ingest.test_prediction import models, stored, train
 
 NOW = 1_767_225_600
 GIB = 1 << 30
@@ -181,3 +181,17 @@ def test_counts_of_buckets_whose_sum_exceeds_an_int64_are_refused() -> None:
     (encoded,) = varints.encode_each(values, np.array([len(values)]))
     damaged = msgspec.structs.replace(state, cpu=HistogramState(reference_seconds=state.cpu.reference_seconds, models=encoded))
     assert restored(damaged, (), ModelStore()) is None
+
+
+def test_nodes_whose_states_are_written_together_have_those_that_each_would_have_alone() -> None:
+    store = ModelStore()
+    several: list[NodeModels] = []
+    for number, pods in enumerate((3, 0, 110, 30)):
+        node = NodeModels()
+        train(store, node, pods, 40 + number, spread=90)
+        several.append(node)
+    wanted = [StoredModels(f"n{place}", node, int(node.trained_at * 1000)) for place, node in enumerate(several)]
+    together = states_of(wanted, store, START)
+    assert [state.dropped > 0 for state in together] == [False, False, True, False]
+    assert together == [states_of([one], store, START)[0] for one in wanted]
+    assert states_of([], store, START) == []

@@ -20,6 +20,7 @@ from cotenant.explain.sentences import figures
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.core import MetricsIngestCore
 from cotenant_metrics_ingest.policy import wants_time_of_day
+from cotenant_metrics_ingest.prediction.checkpoints import states_of
 from cotenant_metrics_ingest.prediction.seasonal import QUARTERS_A_WEEK, SeasonalCheckpoint
 from cotenant_metrics_ingest.prediction.seasons import Seasons
 from tests.unit.metrics_ingest.builders_metrics_ingest import START, MetricsLog, pod
@@ -142,11 +143,11 @@ def test_switching_it_off_takes_effect_and_leaves_nothing_behind(learned: Metric
     node.configure()
     assert node.prediction is not None
     assert node.prediction.season is None
-    assert node.prediction.state("n1", learned.now).seasons == ()
+    assert node.prediction.to_store("n1").seasons == ()
     node.strategy = msgspec.Raw(msgspec.json.encode(BY_TIME))
     node.configure()
     assert node.prediction.season is not None
-    assert all(not any(checkpoint(each).peaks) for each in node.prediction.state("n1", learned.now).seasons)
+    assert all(not any(checkpoint(each).peaks) for each in node.prediction.to_store("n1").seasons)
 
 
 def checkpoint(state: SeasonState) -> SeasonalCheckpoint:
@@ -170,7 +171,7 @@ def test_a_restart_keeps_the_week_and_the_choice(learned: MetricsLog) -> None:
     assert before is not None
     assert after is not None
     for old, state, new in zip(
-        before.state("n1", learned.now).seasons, stored.seasons, after.state("n1", learned.now).seasons, strict=True
+        before.to_store("n1").seasons, stored.seasons, after.to_store("n1").seasons, strict=True
     ):
         assert (new.by_time_of_day, checkpoint(new)) == (state.by_time_of_day, checkpoint(state))
         assert new.by_time_of_day == old.by_time_of_day
@@ -190,7 +191,8 @@ def test_a_state_with_two_weeks_and_thirty_pods_is_at_most_8_kib() -> None:
     for resource in prediction.store.seasons.resources:
         noise = bytes(dice.randrange(40, 150) for _ in range(QUARTERS_A_WEEK))
         resource.profiles.load(prediction.season, SeasonalCheckpoint(1_963_000, noise))
-    assert len(msgspec.json.encode(prediction.state("n1", log.now))) <= KIB_8 - 700
+    (state,) = states_of([prediction.to_store("n1")], prediction.store.models, log.now)
+    assert len(msgspec.json.encode(state)) <= KIB_8 - 700
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x00", b"x" * 700, bytes(range(256))])

@@ -10,11 +10,11 @@ import pytest
 
 from cotenant.events.node.metrics import MeanDigest, SlotDigest, Usage
 from cotenant_metrics_ingest.aggregation import AggregationError, percentile_rank
-from cotenant_metrics_ingest.means import NODE_ROW, SYSTEM_ROW, MeanSlots, digests
+from cotenant_metrics_ingest.means import NODE_ROW, SYSTEM_ROW, MeanSlots, MeansWindow, digests, means_of
 from cotenant_metrics_ingest.points import thinned, thinning
 from cotenant_metrics_ingest.slots import PercentileSlots, encode_ended, settle
 from cotenant_metrics_ingest.windows.percentiles import PercentileRows, figures_of
-from tests.unit.metrics_ingest.builders_metrics_ingest import int64s
+from tests.unit.metrics_ingest.builders_metrics_ingest import int64s, mean_of
 
 # -- percentiles ---------------------------------------------------------------------------------------------------
 
@@ -184,10 +184,10 @@ def sampled(slots: range, **others: range) -> MeanSlots:
 def test_the_oldest_slot_counts_with_the_share_of_it_that_lies_in_the_window() -> None:
     means = sampled(range(11), pod=range(5, 6))
     # all of slots 6 to 10; half of slot 5 in 64ths: 501 x 64 // 1000 = 32; a 64th of it
-    assert means.means(10_999, 5000, [NODE_ROW]) == {NODE_ROW: Usage(cpu_milli=8000, memory_bytes=8)}
-    assert means.means(10_499, 5000, [NODE_ROW])[NODE_ROW].cpu_milli == (32 * 5000 + 64 * 40_000) // (32 + 5 * 64)
-    assert means.means(10_975, 5000, [NODE_ROW])[NODE_ROW].cpu_milli == (5000 + 64 * 40_000) // (1 + 5 * 64)
-    assert means.means(10_975, 5000, ["pod", "unknown"]) == {"pod": Usage(cpu_milli=5000, memory_bytes=5)}
+    assert mean_of(means, 10_999, 5000, [NODE_ROW]) == {NODE_ROW: Usage(cpu_milli=8000, memory_bytes=8)}
+    assert mean_of(means, 10_499, 5000, [NODE_ROW])[NODE_ROW].cpu_milli == (32 * 5000 + 64 * 40_000) // (32 + 5 * 64)
+    assert mean_of(means, 10_975, 5000, [NODE_ROW])[NODE_ROW].cpu_milli == (5000 + 64 * 40_000) // (1 + 5 * 64)
+    assert mean_of(means, 10_975, 5000, ["pod", "unknown"]) == {"pod": Usage(cpu_milli=5000, memory_bytes=5)}
 
 
 def test_the_largest_mean_since_a_time_is_one_of_a_closed_slot_that_begins_at_it_or_later() -> None:
@@ -206,22 +206,39 @@ def test_the_largest_mean_since_a_time_is_one_of_a_closed_slot_that_begins_at_it
     assert several.largest_since(2000) == {NODE_ROW: (0, 0)}
 
 
+def test_means_of_several_nodes_together_are_those_of_each_alone() -> None:
+    keys = (NODE_ROW, SYSTEM_ROW, "a", "b")
+    several = [
+        sampled(range(11), a=range(5, 6), b=range(9, 11)),
+        MeanSlots(1000),
+        sampled(range(1)),
+        # Rows that come with the open slot are in no closed one.
+        sampled(range(8), b=range(7, 8)),
+        sampled(range(2, 9), a=range(2, 9)),
+    ]
+    wanted = [MeansWindow(means, 10_499, 5000, keys[place % 3 :]) for place, means in enumerate(several)]
+    alone = [mean_of(each.slots, each.end_ms, each.duration_ms, each.keys) for each in wanted]
+    assert means_of(wanted) == alone
+    assert [list(found) for found in alone] == [[NODE_ROW, "a", "b"], [], [], [NODE_ROW, "b"], ["a"]]
+    assert means_of([]) == []
+
+
 def test_a_key_that_is_not_known_has_no_mean() -> None:
     means = sampled(range(2))
     (row,) = means.rows_of([SYSTEM_ROW])
     means.add(slice(row, row + 1), np.array([[1], [7], [7]]))
-    assert means.means(1999, 5000, [SYSTEM_ROW, "unknown"]) == {SYSTEM_ROW: Usage(cpu_milli=7, memory_bytes=7)}
+    assert mean_of(means, 1999, 5000, [SYSTEM_ROW, "unknown"]) == {SYSTEM_ROW: Usage(cpu_milli=7, memory_bytes=7)}
 
 
 def test_the_slot_of_number_0_counts() -> None:
     means = sampled(range(2))
-    assert means.means(1999, 5000, [NODE_ROW])[NODE_ROW].cpu_milli == 500
+    assert mean_of(means, 1999, 5000, [NODE_ROW])[NODE_ROW].cpu_milli == 500
     assert [slot.slot for slot in means.slots()] == [0, 1]
 
 
 def test_zero_usage_has_a_mean_of_0_and_a_row_without_samples_has_none() -> None:
     means = sampled(range(1))
-    assert means.means(999, 5000, [NODE_ROW, SYSTEM_ROW]) == {NODE_ROW: Usage()}
+    assert mean_of(means, 999, 5000, [NODE_ROW, SYSTEM_ROW]) == {NODE_ROW: Usage()}
 
 
 def test_a_row_is_freed_when_no_slot_has_a_sample_of_it() -> None:
@@ -245,12 +262,12 @@ def test_sums_are_cut_before_they_overflow() -> None:
     means = MeanSlots(1000)
     means.open(0)
     means.add(slice(0, 1), np.array([[1], [2**60], [7]]))
-    assert means.means(999, 5000, [NODE_ROW]) == {NODE_ROW: Usage(cpu_milli=2**55, memory_bytes=7)}
+    assert mean_of(means, 999, 5000, [NODE_ROW]) == {NODE_ROW: Usage(cpu_milli=2**55, memory_bytes=7)}
     many = MeanSlots(1000)
     many.open(0)
     for _ in range(4096):
         many.add(slice(0, 1), np.array([[1], [2**52], [1]]))
-    assert many.means(999, 5000, [NODE_ROW]) == {NODE_ROW: Usage(cpu_milli=2**43, memory_bytes=1)}
+    assert mean_of(many, 999, 5000, [NODE_ROW]) == {NODE_ROW: Usage(cpu_milli=2**43, memory_bytes=1)}
 
 
 EMPTY_TABLE = b"\x02" + 6 * b"\x00"

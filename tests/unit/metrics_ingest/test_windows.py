@@ -17,7 +17,7 @@ from cotenant_metrics_ingest.varints import VarintError, decode, encode_each
 from cotenant_metrics_ingest.windows.node_windows import WindowSizes
 from cotenant_metrics_ingest.windows.percentiles import figures_of
 from cotenant_metrics_ingest.windows.waiting import cut
-from tests.unit.metrics_ingest.builders_metrics_ingest import int64s, percentile_of
+from tests.unit.metrics_ingest.builders_metrics_ingest import int64s, mean_of, percentile_of
 
 
 def digest_of(ring: PercentileSlots) -> SlotDigest:
@@ -129,14 +129,14 @@ def test_means_continue_from_their_digest_and_free_their_rows(steps: list[tuple[
     again = MeanSlots.restored(digests([means])[0], 1000)
     end = slot * 1000 + 999
     keys = [NODE_ROW, *"abcd"]
-    assert again.means(end, 5000, keys) == means.means(end, 5000, keys)
+    assert mean_of(again, end, 5000, keys) == mean_of(means, end, 5000, keys)
     own, others = digests([means, again])
     assert own == others
     for number in range(1, 9):
         means.open(slot + number)
         means.add(slice(0, 1), np.array([[1], [5], [5]]))
     assert set(means.rows) == {NODE_ROW, "\0system"}
-    assert means.means((slot + 8) * 1000 + 999, 5000, keys)[NODE_ROW].cpu_milli == 5
+    assert mean_of(means, (slot + 8) * 1000 + 999, 5000, keys)[NODE_ROW].cpu_milli == 5
 
 
 @given(

@@ -1,4 +1,4 @@
-"""One resource among siblings, kept current: what a change costs nothing, and that it is never wrong."""
+"""One resource among siblings, kept current: what one child gets without sharing, and that it is never wrong."""
 
 from __future__ import annotations
 
@@ -7,33 +7,56 @@ from random import Random
 import pytest
 
 from cotenant.domain.quota.sums import QuotaNode
-from cotenant.domain.quota.trees.family import Family, Line
-from cotenant.domain.quota.trees.share import MANY
+from cotenant.domain.quota.trees.family import Family
+from cotenant.domain.quota.trees.line import Line
+from cotenant.domain.quota.trees.share import MANY, part_of_split, split
 from tests.unit.quota_tree.plain_share import plain_share
 
 
-def line_of(weights: list[int], floors: list[int], lends: list[bool], requests: list[int], total: int) -> Line:
+def line_of(weights: list[int], floors: list[int], lends: list[bool], requests: list[int]) -> Line:
     line = Line(weights, floors, lends)
     for index, amount in enumerate(requests):
-        assert line.request(index, amount) is False, "nothing is known before the first sharing"
-    line.share(total)
+        line.request(index, amount)
     return line
 
 
-def test_before_the_first_sharing_a_line_is_empty_and_stale() -> None:
-    line = Line([1, 1], [2, 3], [True, True])
-    assert (line.runtime, line.requests, line.total, line.wanted, line.least, line.stale) == ([0, 0], [0, 0], 0, 0, 5, True)
+def all_of(line: Line, total: int, number: int) -> list[int]:
+    """What each child gets, asked one by one: the first ones are answered alone."""
+    return [line.of(index, total) for index in range(number)]
 
 
-def test_sharing_names_the_children_whose_runtime_changed() -> None:
-    line = line_of([1, 1, 1], [0, 0, 0], [True] * 3, [4, 4, 4], 12)
-    assert line.runtime == [4, 4, 4]
+@pytest.fixture
+def sharings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The totals that were shared among all."""
+    found: list[int] = []
+    shared = Line._shared
+
+    def counted(line: Line, total: int) -> list[int]:
+        found.append(total)
+        return shared(line, total)
+
+    monkeypatch.setattr(Line, "_shared", counted)
+    return found
+
+
+def test_before_any_request_a_child_has_its_floor_where_it_does_not_lend() -> None:
+    line = Line([1, 1], [2, 3], [True, False])
+    assert (line.least, line.base, line.wanted) == (5, 3, 3)
+    assert all_of(line, 9, 2) == [0, 3]
+    assert all_of(line, 0, 2) == [0, 3], "floors are granted, whatever there is"
+
+
+def test_changed_names_the_children_that_get_something_else_than_when_it_was_last_asked() -> None:
+    line = line_of([1, 1, 1], [0, 0, 0], [True] * 3, [4, 4, 4])
+    assert list(line.changed(12)) == [0, 1, 2]
     line.request(1, 9)
-    assert list(line.share(12)) == []
-    assert line.stale is False
-    assert line.runtime == [4, 4, 4]
-    assert list(line.share(17)) == [1]
-    assert line.runtime == [4, 9, 4]
+    assert list(line.changed(12)) == []
+    assert line.amounts(12) == [4, 4, 4]
+    assert list(line.changed(17)) == [1]
+    assert line.amounts(17) == [4, 9, 4]
+    line.request(1, 8)
+    line.request(1, 9)
+    assert list(line.changed(17)) == []
 
 
 @pytest.mark.parametrize(
@@ -48,106 +71,147 @@ def test_sharing_names_the_children_whose_runtime_changed() -> None:
         (1, 0, False, 0, 0),
     ],
 )
-def test_while_all_fits_a_child_has_its_request_or_its_floor_at_once(
-    weight: int, floor: int, lends: bool, asked: int, gets: int
+def test_while_all_fits_a_child_has_its_request_or_its_floor(
+    weight: int, floor: int, lends: bool, asked: int, gets: int, sharings: list[int]
 ) -> None:
-    line = line_of([weight, 1], [floor, 0], [lends, True], [3, 3], 100)
-    before = line.runtime[0]
-    assert line.request(0, asked) is (gets != before)
-    assert line.stale is False
-    assert line.runtime == [gets, 3]
+    line = line_of([weight, 1], [floor, 0], [lends, True], [3, 3])
+    line.request(0, asked)
     assert line.wanted == gets + 3
+    assert all_of(line, 100, 2) == [gets, 3]
+    assert all_of(line, gets + 3, 2) == [gets, 3], "just enough"
+    assert sharings == []
 
 
-def test_all_fits_as_long_as_it_is_no_more_than_the_total() -> None:
-    line = line_of([1, 1], [0, 0], [True, True], [4, 4], 10)
-    assert line.request(0, 6) is True
-    assert (line.runtime, line.stale) == ([6, 4], False)
-    assert line.request(0, 7) is False
-    assert line.stale is True, "one more than there is: it must be shared"
-    assert list(line.share(10)) == []
-    assert line.runtime == [6, 4]
+@pytest.mark.parametrize(
+    ("total", "requests", "asked", "gets"),
+    [
+        (10, [3, 20], 0, 3),  # its part of the first split is 5
+        (10, [5, 20], 0, 5),  # just its part
+        (10, [20, 30], 0, 5),  # no part of the first split is enough: 5 each
+        (10, [20, 30], 1, 5),
+        (11, [20, 30], 0, 6),  # of equal remainders the first has the last unit
+        (11, [20, 30], 1, 5),
+    ],
+)
+def test_what_one_child_gets_mostly_needs_no_sharing(
+    total: int, requests: list[int], asked: int, gets: int, sharings: list[int]
+) -> None:
+    line = line_of([1, 1], [0, 0], [True, True], requests)
+    assert line.of(asked, total) == gets
+    assert sharings == []
 
 
-def test_a_child_that_gets_less_than_it_asks_for_before_and_after_changes_nothing() -> None:
-    line = line_of([1, 1], [0, 0], [True, True], [20, 20], 10)
-    assert line.runtime == [5, 5]
-    assert line.request(0, 30) is False
-    assert line.stale is False
-    assert line.request(0, 6) is False
-    assert line.stale is False
-    assert line.request(0, 5) is False
-    assert line.stale is True, "it asks for just what it gets: from here on others may get more"
+def test_a_child_that_gets_what_others_leave_is_shared_with_them(sharings: list[int]) -> None:
+    line = line_of([1, 1], [0, 0], [True, True], [3, 20])
+    assert line.of(1, 10) == 7
+    assert sharings == [10]
+    assert line.of(1, 10) == 7
+    assert sharings == [10], "known from now on"
 
 
-def test_a_child_at_its_floor_is_shared_again() -> None:
-    line = line_of([1, 1], [6, 0], [True, True], [20, 20], 6)
-    assert line.runtime == [6, 0]
-    assert line.request(0, 6) is False
-    assert line.stale is True
-    line = line_of([0, 1], [6, 0], [True, True], [20, 20], 6)
-    assert line.request(0, 7) is False
-    assert line.stale is False
+def test_where_nobody_needs_less_than_its_exact_share_there_is_one_split(sharings: list[int]) -> None:
+    """11 by 1:1 is 5 and 6: the first has the unit that is left over, and needs no more."""
+    line = line_of([1, 1], [0, 0], [True, True], [6, 30])
+    assert all_of(line, 11, 2) == [6, 5]
+    line.request(0, 5)
+    assert all_of(line, 10, 2) == [5, 5]
+    assert sharings == []
+    assert line.of(1, 11) == 6, "5 is less than a half of 11"
+    assert sharings == [11]
 
 
-def test_a_change_from_too_much_to_enough_is_shared() -> None:
-    line = line_of([1, 1], [0, 0], [True, True], [8, 4], 10)
-    assert line.runtime == [6, 4]
-    assert line.request(0, 5) is False
-    assert line.stale is True
-    assert list(line.share(10)) == [0]
-    assert line.runtime == [5, 4]
+def test_many_children_asked_one_by_one_are_shared_once(sharings: list[int]) -> None:
+    line = line_of([1] * 9, [0] * 9, [True] * 9, [50] * 9)
+    assert all_of(line, 91, 9) == [11, *[10] * 8]
+    assert sharings == [91]
+    line.request(0, 3)
+    assert all_of(line, 91, 9) == [3, *[11] * 8]
+    assert sharings == [91, 91]
 
 
-def test_another_total_that_holds_all_as_the_last_one_did_changes_nothing() -> None:
-    line = line_of([1, 1], [0, 0], [True, True], [4, 4], 10)
-    assert list(line.share(8)) == []
-    assert line.total == 8
-    assert list(line.share(7)) == [1]
-    assert line.runtime == [4, 3]
-    assert list(line.share(8)) == [1]
-    assert line.runtime == [4, 4]
+def test_nothing_above_the_floors_is_left() -> None:
+    line = line_of([1, 1], [6, 0], [True, True], [20, 20])
+    assert all_of(line, 6, 2) == [6, 0]
+    assert all_of(line, 2, 2) == [6, 0]
+    assert line.amounts(6) == [6, 0]
+    assert all_of(line, 7, 2) == [7, 0], "the last unit has two equal remainders: the first gets it"
 
 
-def test_a_floor_is_shared_again_only_if_it_is_another_one() -> None:
-    line = line_of([1, 1], [1, 0], [True, True], [4, 4], 4)
+def test_a_child_that_gets_less_than_it_asks_for_before_and_after_changes_nothing(sharings: list[int]) -> None:
+    line = line_of([1, 1], [0, 0], [True, True], [20, 20])
+    assert line.amounts(10) == [5, 5]
+    line.request(0, 30)
+    line.request(0, 6)
+    assert line.amounts(10) == [5, 5]
+    assert sharings == [10]
+    line.request(0, 5)
+    assert line.amounts(10) == [5, 5]
+    assert sharings == [10, 10], "it asks for just what it gets: from here on others may get more"
+
+
+def test_a_child_without_weight_changes_nothing(sharings: list[int]) -> None:
+    line = line_of([0, 1], [6, 0], [True, True], [20, 20])
+    assert line.amounts(16) == [6, 10]
+    line.request(0, 7)
+    assert line.amounts(16) == [6, 10]
+    assert sharings == [16]
+    line.request(0, 5)
+    assert line.amounts(16) == [5, 11]
+
+
+def test_a_floor_is_shared_again_only_if_it_is_another_one(sharings: list[int]) -> None:
+    line = line_of([1, 1], [1, 0], [True, True], [4, 4])
+    assert line.amounts(4) == [3, 1]
     line.floor(0, 1)
-    assert line.stale is False
+    assert line.amounts(4) == [3, 1]
+    assert sharings == [4]
     line.floor(0, 3)
-    assert line.stale is True
-    assert list(line.share(4)) == [0, 1]
-    assert line.runtime == [4, 0], "the last unit has two equal remainders: the first gets it"
+    assert line.amounts(4) == [4, 0], "the last unit has two equal remainders: the first gets it"
 
 
-@pytest.mark.parametrize("number", [3, MANY, MANY + 40])
-@pytest.mark.parametrize("largest", [4, 1_000, 2**45, 2**62])
+@pytest.mark.parametrize("number", [2, 3, 25, MANY, MANY + 40])
+@pytest.mark.parametrize("largest", [4, 1_000, 2**45, 2**62, 2**70])
 def test_a_line_kept_current_equals_one_shared_from_scratch(number: int, largest: int) -> None:
     """Requests, floors and totals change in any order; many children are shared in arrays where 64 bits hold the amounts."""
     random = Random(number * 31 + largest)
-    weights = [random.randint(0, 5) for _ in range(number)]
+    weights = [random.randint(0, 5) if random.random() < 0.5 else random.randint(1, largest) for _ in range(number)]
     floors = [random.choice([0, random.randint(0, largest // 3)]) for _ in range(number)]
     lends = [random.random() < 0.7 for _ in range(number)]
     requests = [random.randint(0, largest) for _ in range(number)]
-    line = Line(weights, floors, lends)
-    for index, amount in enumerate(requests):
-        line.request(index, amount)
-    for _ in range(120):
-        total = random.choice([line.total, random.randint(-2, sum(requests) + 2), sum(requests), line.wanted])
-        before = list(line.runtime)
-        changed = list(line.share(total))
+    line = line_of(weights, floors, lends, requests)
+    total, reported = 0, [0] * number
+    for _ in range(250):
+        drawn = [random.randint(-2, sum(requests) + 2), random.randint(0, sum(requests) // 3 + 1)]
+        total = random.choice([total, *drawn, sum(requests), line.wanted])
         plain = plain_share(total, weights, requests, floors, lends)
-        assert line.runtime == plain
-        assert changed in ([], [index for index in range(number) if before[index] != plain[index]])
-        assert changed or before == plain or total == line.total
-        assert line.stale is False
-        for _ in range(random.randint(0, 4)):
+        for index in random.sample(range(number), min(number, random.choice([1, 2, 9]))):
+            assert line.of(index, total) == plain[index]
+        if random.random() < 0.3:
+            assert list(line.changed(total)) == [index for index in range(number) if reported[index] != plain[index]]
+            reported = plain
+            assert line.amounts(total) == plain
+        for _ in range(random.randint(0, 3)):
             index = random.randrange(number)
             if random.random() < 0.2:
                 floors[index] = random.choice([0, random.randint(0, largest // 3)])
                 line.floor(index, floors[index])
             else:
-                requests[index] = random.choice([0, floors[index], random.randint(0, largest)])
+                now = requests[index]
+                requests[index] = random.choice([0, floors[index], plain[index], now + 1, random.randint(0, largest)])
                 line.request(index, requests[index])
+
+
+def test_a_part_of_a_split_is_that_of_the_whole_split() -> None:
+    random = Random(5)
+    for _ in range(400):
+        largest = 2 ** random.randint(1, 60)
+        weights = [random.choice([1, random.randint(1, largest)]) for _ in range(random.randint(1, 12))]
+        rest = random.randint(1, 2 ** random.randint(1, 61))
+        whole = split(rest, weights)
+        assert [part_of_split(rest, weights, index) for index in range(len(weights))] == whole
+        apart = [*weights[:1], 0, *weights[1:], 0]
+        found = [part_of_split(rest, apart, index) for index in range(len(apart))]
+        assert found == [*whole[:1], 0, *whole[1:], 0], "a weight of 0 takes no part"
 
 
 def family_of(*minimums: dict[str, int], scale_min: bool = True, resources: tuple[str, ...] = ("cpu", "memory")) -> Family:
@@ -168,102 +232,76 @@ def test_mins_that_fit_are_not_scaled_and_those_that_do_not_are() -> None:
     family = family_of({"cpu": 6}, {"cpu": 6})
     for index in range(2):
         family.lines["cpu"].request(index, 50)
-    family.refresh(None, 0, {"cpu": 12})
+    family.changed({"cpu": 12})
     assert [family.scaled_min(index) for index in range(2)] == [{"cpu": 6}, {"cpu": 6}]
-    assert set(family.refresh(None, 0, {"cpu": 11})) == {0, 1}
+    assert family.changed({"cpu": 11}) == {0, 1}
     assert [family.scaled_min(index) for index in range(2)] == [{"cpu": 5}, {"cpu": 5}]
-    assert [family.has(index, "cpu") for index in range(2)] == [6, 5]
-    family.refresh(None, 0, {"cpu": 20})
+    assert [family.of(index, {"cpu": 11})["cpu"] for index in range(2)] == [6, 5]
+    assert [family.of(index, {"cpu": 20})["cpu"] for index in range(2)] == [10, 10]
     assert [family.scaled_min(index) for index in range(2)] == [{"cpu": 6}, {"cpu": 6}]
-    assert [family.has(index, "cpu") for index in range(2)] == [10, 10]
+
+
+def test_mins_that_were_scaled_for_one_child_are_reported_of_all() -> None:
+    family = family_of({"cpu": 6}, {"cpu": 6}, {})
+    family.lines["cpu"].request(0, 50)
+    assert family.changed({"cpu": 12}) == {0}
+    assert family.of(0, {"cpu": 9})["cpu"] == 9
+    assert family.changed({"cpu": 9}) == {0, 1, 2}
+    assert [family.scaled_min(index) for index in range(2)] == [{"cpu": 4}, {"cpu": 4}]
+    assert family.changed({"cpu": 9}) == set()
 
 
 def test_without_scaling_mins_are_granted_beyond_the_total() -> None:
     family = family_of({"cpu": 6}, {"cpu": 6}, scale_min=False)
     for index in range(2):
         family.lines["cpu"].request(index, 50)
-    family.refresh(None, 0, {"cpu": 4})
-    assert [family.has(index, "cpu") for index in range(2)] == [6, 6]
+    assert [family.of(index, {"cpu": 4})["cpu"] for index in range(2)] == [6, 6]
+    assert family.changed({"cpu": 4}) == {0, 1}
+    assert family.scaled_min(0) == {"cpu": 6}
 
 
 def test_a_resource_that_is_not_shared_has_no_runtime_and_its_min_no_part_in_scaling() -> None:
     family = family_of({"cpu": 6, "gpu": 3}, {"cpu": 6})
     family.lines["cpu"].request(0, 50)
-    family.refresh(None, 0, {"cpu": 20})
-    assert family.has(0, "gpu") == 0
+    assert family.of(0, {"cpu": 20}) == {"cpu": 20, "memory": 0}
     assert family.scaled_min(0) == {"cpu": 6, "gpu": 3}
-    assert family.runtime(0) == {"cpu": 20, "memory": 0}
 
 
 def test_a_guarantee_raises_the_floor_above_the_scaled_min() -> None:
     family = family_of({"cpu": 4}, {"cpu": 4})
     for index in range(2):
         family.lines["cpu"].request(index, 50)
-    family.refresh(None, 0, {"cpu": 8})
+    family.changed({"cpu": 8})
     family.guarantee(0, "cpu", 2)
-    assert family.refresh(None, 0, {"cpu": 8}) == (), "less than its min: nothing changes"
+    assert family.changed({"cpu": 8}) == set(), "less than its min: nothing changes"
     family.guarantee(0, "cpu", 7)
-    family.refresh(None, 0, {"cpu": 12})
-    assert [family.has(index, "cpu") for index in range(2)] == [8, 4]
+    assert [family.of(index, {"cpu": 12})["cpu"] for index in range(2)] == [8, 4]
     family.guarantee(0, "gpu", 7)
-    assert family.has(0, "gpu") == 0
+    assert family.of(0, {"cpu": 12}) == {"cpu": 8, "memory": 0}
 
 
-def test_nothing_changed_is_nothing_to_do() -> None:
+def test_nothing_changed_is_nothing_to_report() -> None:
     family = family_of({"cpu": 1}, {})
     family.lines["cpu"].request(0, 5)
-    assert set(family.refresh(None, 0, {"cpu": 20})) == {0}
-    assert family.refresh(None, 0, {"cpu": 20}) == ()
-    assert family.refresh(None, 0, {"cpu": 9}) == (), "all still fits"
-    assert family.lines["cpu"].total == 9
-    assert set(family.refresh(None, 0, {"cpu": 4})) == {0}
-    assert set(family.refresh(None, 0, {"cpu": 5})) == {0}
-
-
-def test_a_family_below_another_shares_what_its_parent_got_there() -> None:
-    above, below = family_of({}, {}), family_of({"cpu": 3}, {"cpu": 3})
-    for index, amount in enumerate((8, 90)):
-        above.lines["cpu"].request(index, amount)
-    above.refresh(None, 0, {"cpu": 20})
-    assert [above.has(index, "cpu") for index in range(2)] == [8, 12]
-    for index in range(2):
-        below.lines["cpu"].request(index, 50)
-    below.refresh(above, 1, {"cpu": 1})
-    assert [below.has(index, "cpu") for index in range(2)] == [6, 6]
-    above.refresh(None, 0, {"cpu": 4})
-    below.refresh(above, 1, {})
-    assert sum(below.has(index, "cpu") for index in range(2)) == above.has(1, "cpu") == 2
-
-
-def test_all_fits_where_it_is_just_the_total_and_a_smaller_request_is_granted_at_once() -> None:
-    line = line_of([1, 1], [0, 0], [True, True], [4, 4], 8)
-    assert line.request(0, 3) is True
-    assert (line.runtime, line.stale, line.wanted) == ([3, 4], False, 7)
-
-
-def test_a_request_that_64_bits_do_not_hold_is_taken_over_after_a_sharing_in_arrays() -> None:
-    line = line_of([1] * MANY, [0] * MANY, [True] * MANY, [4] * MANY, 4 * MANY - 64)
-    assert line.runtime == [3] * MANY
-    line.request(0, 2**64)
-    assert list(line.share(4 * MANY)) == list(range(MANY))
-    assert line.runtime == [4] * MANY, "the first has weight 1 as the others, which need no more"
-    line.request(0, 2)
-    assert list(line.share(4 * MANY - 2)) == [0]
-    assert line.runtime == [2, *[4] * (MANY - 1)]
+    assert family.changed({"cpu": 20}) == {0}
+    assert family.changed({"cpu": 20}) == set()
+    assert family.changed({"cpu": 9}) == set(), "all still fits"
+    assert family.changed({"cpu": 4}) == {0}
+    assert family.changed({"cpu": 5}) == {0}
 
 
 def test_mins_that_are_just_what_there_is_fit_so_a_child_without_any_is_not_touched() -> None:
     family = family_of({"cpu": 6}, {"cpu": 6}, {})
     for index in range(2):
         family.lines["cpu"].request(index, 50)
-    assert set(family.refresh(None, 0, {"cpu": 12})) == {0, 1}
-    assert [family.has(index, "cpu") for index in range(3)] == [6, 6, 0]
+    assert family.changed({"cpu": 12}) == {0, 1}
+    assert [family.of(index, {"cpu": 12})["cpu"] for index in range(3)] == [6, 6, 0]
 
 
 def test_a_min_of_a_resource_that_is_not_shared_follows_what_there_is_of_it() -> None:
     family = family_of({"cpu": 6, "gpu": 3}, {"cpu": 6, "gpu": 3}, resources=("cpu",))
     family.lines["cpu"].request(0, 50)
-    assert set(family.refresh(None, 0, {"cpu": 20, "gpu": 6})) == {0}, "the mins just fit"
+    assert family.changed({"cpu": 20, "gpu": 6}) == {0}, "the mins just fit"
     assert [family.scaled_min(index)["gpu"] for index in range(2)] == [3, 3]
-    family.refresh(None, 0, {"cpu": 20, "gpu": 4})
+    family.of(0, {"cpu": 20, "gpu": 4})
     assert [family.scaled_min(index)["gpu"] for index in range(2)] == [2, 2]

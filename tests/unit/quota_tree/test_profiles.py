@@ -12,6 +12,7 @@ from cotenant.events.node.conditions import NodeCondition
 from cotenant.events.objects import ObjectDeleted
 from cotenant.events.quotas import ProfiledQuota
 from cotenant.model.subjects import condition_subject, node_subject, profiled_quota_subject
+from cotenant_quota_tree.gauges import GAUGES
 from tests.builders import node_document, stored
 from tests.unit.quota_tree.builders_quota_tree import PREFIX, QuotaLog
 
@@ -146,3 +147,13 @@ def test_totals_equal_those_from_scratch_after_any_history() -> None:
                 log.decide(after=timedelta(seconds=11))
         log.decide(after=timedelta(seconds=11))
         assert log.reloaded().decide(log.now + timedelta(seconds=11)) == []
+
+
+def test_what_of_a_trees_total_takes_no_pods_is_a_metric() -> None:
+    log = QuotaLog()
+    declare(log, "n1")
+    declare(log, "n2", cordoned=True)
+    log.profile("p", ZONE, labels={PREFIX + "is-parent": "true"})
+    log.decide()
+    labels = {"name": "root", "tree": "t1", "is_parent": "true", "parent": "koordinator-root-quota", "resource": "cpu"}
+    assert (10_000, {**labels, "field": "unschedulable-resource"}) in list(GAUGES[0].read(log.core))

@@ -104,3 +104,48 @@ def test_the_root_has_what_is_distributable_and_an_unknown_quota_nothing() -> No
     assert tree.runtime(ROOT) == {"cpu": 7}
     assert tree.runtime("nobody") == {}
     assert tree.runtime(DEFAULT) == BUILT_IN[DEFAULT].max
+
+
+def wide_tree(random: Random) -> tuple[list[QuotaNode], list[str]]:
+    """A tree of 650 quotas on three levels, 25 of which are siblings, and its leaves. What there is of cpu is mostly short."""
+    nodes: list[QuotaNode] = []
+    level = [ROOT]
+    for depth, branches in enumerate((25, 5, 4)):
+        below = [f"{parent}-{index:02}" for parent in level for index in range(branches)]
+        for index, name in enumerate(below):
+            most = {"cpu": random.choice([3_000, 5_000]) * 5 ** (2 - depth), "memory": 1 << 50}
+            weight = {"cpu": random.randrange(0, 100), "memory": 5}
+            least = {"cpu": random.choice([0, 100]), "memory": 1 << 20}
+            lends = random.random() < 0.9
+            parent = level[index // branches]
+            nodes.append(QuotaNode(name=name, parent=parent, min=least, max=most, shared_weight=weight, lends=lends))
+        level = below
+    return nodes, level
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_one_runtime_after_the_other_equals_a_refresh_of_all(seed: int) -> None:
+    random = Random(seed)
+    nodes, leaves = wide_tree(random)
+    tree, rules = Tree(nodes=tuple(nodes), reasons={}), QuotaRules(scale_min=seed % 2 == 0)
+    kept, total = QuotaTree(tree, {}, rules, usage=False), {"cpu": 0}
+    asked = {leaf: {"cpu": 0, "memory": 0} for leaf in leaves}
+    for step in range(400):
+        if step % 40 == 0:
+            total = {"cpu": random.randrange(len(leaves) * 2_000), "memory": random.randrange(len(leaves)) << 31}
+            kept.set_total(total)
+        for _ in range(random.choice([1, 1, 1, 30])):
+            leaf, request = random.choice(leaves), {"cpu": random.randrange(1, 3_000), "memory": 1 << 30}
+            times = 1 if asked[leaf]["memory"] < 2 << 30 else -1
+            request = request if times > 0 else asked[leaf].copy()
+            asked[leaf] = {resource: amount + times * request[resource] for resource, amount in asked[leaf].items()}
+            kept.ask(leaf, request, True, times)
+        kept.runtime(leaf)
+        if step % 50 == 49:
+            fresh = QuotaTree(tree, {}, rules)
+            fresh.set_total(total)
+            for each, request in asked.items():
+                fresh.ask(each, request, True, 1)
+            fresh.changed()
+            names = random.sample([node.name for node in nodes], 200)
+            assert {name: kept.runtime(name) for name in names} == {name: fresh.runtime(name) for name in names}

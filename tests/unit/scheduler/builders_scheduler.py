@@ -213,8 +213,9 @@ class Story:
     def run(
         self, node_name: str, name: str, phase: RunPhase, *, uid: str = "", namespace: str = "default", **more: Any
     ) -> Event:
+        """Report a pod; that it was stopped is the tombstone of its run."""
         data = RunStatus(node=node_name, namespace=namespace, name=name, uid=uid or f"uid-{name}", phase=phase, **more)
-        return self.say(run_subject(node_name, namespace, name), data)
+        return self.say(run_subject(node_name, namespace, name), data, tombstone=phase is RunPhase.STOPPED)
 
     def quota(
         self,

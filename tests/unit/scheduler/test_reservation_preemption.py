@@ -11,6 +11,7 @@ from cotenant_scheduler.plugins.default_profile import SchedulerConfig
 from cotenant_scheduler.plugins.reservation.args import ReservationArgs
 from tests.unit.scheduler.builders_reservations import ReservedStory, reservation, wants
 from tests.unit.scheduler.builders_scheduler import as_stored, node, pod
+from tests.unit.scheduler.test_operating_pods import acting, report
 
 PROTECTED = {"scheduling.koordinator.sh/disable-preemptible": "true"}
 ON = SchedulerConfig(reservation=ReservationArgs(enable_preemption=True))
@@ -160,3 +161,20 @@ def held(told: ReservedStory) -> dict[int, dict[str, tuple[dict[str, int], set[s
         row: {uid: (dict(use.allocated), {name for _, name in use.owners}) for uid, use in uses.items()}
         for row, uses in by_row.items()
     }
+
+
+def test_a_pod_that_acts_as_the_reservation_stays_and_others_of_its_node_leave() -> None:
+    told = story(cpu="8")
+    told.pod(acting("holder", cpu="4", priority=0))
+    told.settle()
+    report(told, "holder", ready=True)
+    told.pod(pod("beside", cpu="4", priority=0))
+    told.settle()
+    told.pod(web("high", cpu="6", priority=9, annotations=wants()))
+    told.settle()
+    nomination = told.nominated()["high"]
+    assert nomination.reservation is not None
+    assert nomination.reservation.name == "default/holder"
+    assert victims(told, "high") == ["beside"]
+    evict(told, nomination)
+    assert told.used("high") == "default/holder"

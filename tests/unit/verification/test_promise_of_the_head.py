@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
+from cotenant.domain.reservations.names import ANNOTATION_AFFINITY
 from cotenant.events.allocations import Allocation, ReservationUsed
 from cotenant.events.commits import Commit
 from cotenant.events.envelope import Event, Payload
@@ -60,8 +61,8 @@ class Log:
         time = BEGAN + timedelta(seconds=second)
         self.view.see(Event(subject=subject, data=data, sequence=self.view.seen + 1, time=time, tombstone=tombstone))
 
-    def pod(self, name: str, cpu: str) -> Any:
-        document = pod_document(name, uid=f"uid-{name}", requests={"cpu": cpu}, priority=PRIORITY)
+    def pod(self, name: str, cpu: str, **more: Any) -> Any:
+        document = pod_document(name, uid=f"uid-{name}", requests={"cpu": cpu}, priority=PRIORITY, **more)
         self.see(1, pod_subject("default", name), stored(document))
         return document
 
@@ -202,3 +203,21 @@ def test_a_pod_behind_the_head_takes_nothing_of_what_nominated_pods_of_its_prior
         log.pod("nominated", cpu)
         log.waits("nominated", priority, nomination=Nomination(node="a", at=BEGAN))
         assert len(log.taken()) == found, (priority, cpu)
+
+
+def test_the_room_of_a_head_that_is_in_a_reservation_shares_what_that_holds() -> None:
+    for cpu, found in ((2000, 0), (2001, 1)):
+        log = log_with_six_cpus(USED)
+        log.reserve(2, 4000)
+        log.waits("head", hold=Hold(node="a", at=BEGAN, reservation=USED.reservation))
+        assert len(log.taken(cpu)) == found, cpu
+    log = log_with_six_cpus(USED)
+    log.reserve(2, 4000)
+    assert len(log.taken(1)) == 1, "beside the reservation its room takes all that is left"
+
+
+def test_a_head_that_must_use_a_reservation_may_wait_while_the_node_beside_would_take_it() -> None:
+    log = Log()
+    log.pod("head", "2", annotations={ANNOTATION_AFFINITY: "{}"})
+    log.waits("head", hold=Hold(node="a", at=BEGAN, reservation=USED.reservation))
+    assert log.broken() == []

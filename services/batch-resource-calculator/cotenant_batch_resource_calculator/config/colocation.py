@@ -87,21 +87,24 @@ class _Section(ColocationStrategy, frozen=True, kw_only=True, rename=camel_name,
 
 
 class NodeStrategy(msgspec.Struct, frozen=True):
-    """A node entry in force: `strategy` for the nodes that match `selector`. `name`: the user's, for messages."""
+    """A node entry in force: `strategy` for the nodes that match `selector`. `name`: the user's, for messages; `fault`: why the
+    cluster's strategy counts in its place."""
 
     selector: LabelSelector | None
     strategy: JsonObject
     name: str = ""
+    fault: str = ""
 
 
 class SelectedStrategy(msgspec.Struct, frozen=True):
     """A strategy before a node's own annotation and labels: as a document, typed, and as the JSON of events. `group`: the node
-    entry's name or place, empty for the cluster's."""
+    entry's name or place, empty for the cluster's; `fault`: why the cluster's strategy counts in place of that entry's."""
 
     document: JsonObject
     strategy: ColocationStrategy
     text: msgspec.Raw
     group: str = ""
+    fault: str = ""
 
 
 class ColocationConfig(msgspec.Struct, frozen=True):
@@ -201,25 +204,26 @@ def of_document(given: JsonObject, *, defaults: JsonObject = STRATEGY_DEFAULTS) 
     fallen_back: list[str] = []
     for index, (entry, part) in enumerate(zip(section.node_configs, _entry_parts(document), strict=True)):
         merged = overlay(cluster, _strategy_fields(part))
-        if out_of_range(fit(merged, ColocationStrategy, KEY)):
+        fault = out_of_range(fit(merged, ColocationStrategy, KEY))
+        if fault:
             merged = cluster
             fallen_back.append(entry.name or f"nodeConfigs[{index}]")
-        entries.append(NodeStrategy(entry.node_selector, merged, entry.name))
+        entries.append(NodeStrategy(entry.node_selector, merged, entry.name, fault))
     return _with_choices(ColocationConfig(cluster, tuple(entries), tuple(fallen_back)))
 
 
 def _with_choices(config: ColocationConfig) -> ColocationConfig:
     choices = [
-        chosen(overlay(config.cluster, entry.strategy), entry.name or f"nodeConfigs[{index}]")
+        chosen(overlay(config.cluster, entry.strategy), entry.name or f"nodeConfigs[{index}]", entry.fault)
         for index, entry in enumerate(config.entries)
     ]
     return msgspec.structs.replace(config, choices=(*choices, chosen(config.cluster)))
 
 
-def chosen(document: JsonObject, group: str = "") -> SelectedStrategy:
+def chosen(document: JsonObject, group: str = "", fault: str = "") -> SelectedStrategy:
     """Return a strategy's forms. Raises ConfigError for an invalid document."""
     text = msgspec.Raw(msgspec.json.encode(document, order="deterministic"))
-    return SelectedStrategy(document, fit(document, ColocationStrategy, KEY), text, group)
+    return SelectedStrategy(document, fit(document, ColocationStrategy, KEY), text, group, fault)
 
 
 def choose(config: ColocationConfig, labels: Mapping[str, str]) -> SelectedStrategy:

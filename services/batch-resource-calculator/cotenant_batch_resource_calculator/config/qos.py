@@ -12,6 +12,8 @@ from cotenant_batch_resource_calculator.config.json_overlay import camel_name
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
+    dry_run: bool | None = None
+    """The node reports what it would do by this part, and does nothing."""
     enable: bool | None = None
 
 
@@ -49,6 +51,8 @@ class ResctrlQOS(_Part, frozen=True, kw_only=True, rename=camel_name, omit_defau
     cat_range_start_percent: int | None = None
     cat_range_end_percent: int | None = None
     mba_percent: int | None = None
+    mba_mbps: int | None = msgspec.field(default=None, name="mbaMBps")
+    """In MB/s, of nodes whose resctrl is mounted so."""
 
 
 class BlkioQOS(_Part, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):

@@ -39,6 +39,9 @@ class ThresholdStrategy(msgspec.Struct, frozen=True, kw_only=True, rename=camel_
     cpu_suppress_policy: str | None = None
     memory_evict_threshold_percent: int | None = None
     memory_evict_lower_percent: int | None = None
+    memory_stop_placing_percent: int | None = None
+    memory_reclaim_percent: int | None = None
+    memory_reclaim_pressure_percent: int | None = None
     cpu_evict_be_satisfaction_upper_percent: int | None = None
     cpu_evict_be_satisfaction_lower_percent: int | None = None
     cpu_evict_be_usage_threshold_percent: int | None = None

@@ -17,7 +17,8 @@ from cotenant_console.api.connection import with_client, with_namespace
 
 PREFIX = "/apis/cotenant.io/v1/explain"
 FIGURE_COLUMNS = 100
-KINDS = ("pod", "po", "pods", "node", "no", "nodes", "quota", "quotas", "eq", "reservation", "reservations")
+QUOTAS = ("quota", "quotas", "eq", "eqs", "elasticquota", "elasticquotas")
+KINDS = ("pod", "po", "pods", "node", "no", "nodes", *QUOTAS, "reservation", "reservations")
 
 
 @click.command("explain")

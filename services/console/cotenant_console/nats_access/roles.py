@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cotenant.events.requests import CONFIG_DRY_RUN, SCHEDULER_DEBUG
+from cotenant.events.requests import CONFIG_DRY_RUN, QUOTA_DEBUG, SCHEDULER_DEBUG
 from cotenant.log.contract import EXECUTION, HISTORY, LOG, USAGE
 from cotenant.log.nats.access import CELL, NODES, NODES_API
 from cotenant.model.subjects import LOG_IDENTITY
@@ -106,7 +106,7 @@ SERVICE_ROLES = (
     _service(
         "gateway",
         "stores objects and evictions, ends reports of removed nodes, asks nodes for logs, batch-resource-calculator what a "
-        "configuration would change, and the scheduler what it would do, makes room on a full LOG",
+        "configuration would change, the scheduler what it would do, and quota-tree what it counts, makes room on a full LOG",
         "objects.>",
         "evictions.>",
         "node.*.run.>",
@@ -116,6 +116,7 @@ SERVICE_ROLES = (
         "cotenant.node.*.*",
         CONFIG_DRY_RUN,
         SCHEDULER_DEBUG,
+        QUOTA_DEBUG,
         "$SRV.PING",
         f"{_API}.STREAM.UPDATE.{LOG}",
         subscribe=("cotenant.gateway.evict.*", "cotenant.gateway.node-evict.*", "cotenant.gateway.reserve.*"),
@@ -135,6 +136,7 @@ SERVICE_ROLES = (
         "stores quotas, asks the gateway for evictions of over-used ones",
         "quotas.>",
         "cotenant.gateway.evict.quota-tree",
+        subscribe=("cotenant.quota-tree.*",),
     ),
     _service(
         "scheduler",

@@ -18,7 +18,7 @@ from cotenant.events.migrations import EvictionOutcome, Migration
 from cotenant.events.node.conditions import NodeCondition
 from cotenant.events.node.execution import Execution
 from cotenant.events.node.resources import NodeResources
-from cotenant.events.node.runs import ExecutorStatus, RunStatus
+from cotenant.events.node.runs import ExecutorStatus, RunStatus, reports_stop
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.explain.sentences import sentence
 
@@ -84,7 +84,7 @@ class Journal:
             self.refusals += 1
         elif isinstance(data, DeadLetter):
             self.deadletters += 1
-        if isinstance(data, NEWS) and not event.tombstone:
+        if isinstance(data, NEWS) and (not event.tombstone or reports_stop(event)):
             self.note(event.time, sentence(event), event.ref)
 
     def note(self, at: datetime, words: str, ref: str = "-") -> None:

@@ -22,7 +22,7 @@ from cotenant.events.configurations import ConfigurationRejected
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome, Migration
 from cotenant.events.node.conditions import NodeCondition, disruption_text
-from cotenant.events.node.runs import RunPhase, RunStatus
+from cotenant.events.node.runs import RunPhase, RunStatus, reports_stop
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.reservations import ReservationPhase, ReservationShare, ReservationStatus
 from cotenant.kinds.events import DEFINITION, EVENTS
@@ -31,7 +31,7 @@ from cotenant_gateway.read_model.slots import Collection
 
 MAX_EVENTS = 2000
 MAX_DEFERRED = 1000
-_REPORTED_ONCE = ("Scheduled", "Started", "Killing")
+_REPORTED_ONCE = ("Scheduled", "Started", "Killing", "Killed")
 """Reasons whose facts may be stored again although nothing happened."""
 
 
@@ -79,6 +79,11 @@ def _narrate_eviction(outcome: EvictionOutcome) -> Narration:
 
 
 def _narrate_run(run: RunStatus) -> Narration | None:
+    """What became of a pod on its node; an eviction is told when it begins, before the pod's grace period is over."""
+    begun = run.eviction
+    if begun is not None and not run.phase.terminal:
+        message = f"Evicted by {begun.strategy} of {run.node}, {begun.grace_seconds} s until SIGKILL: {begun.why}"
+        return Narration("Pod", run.namespace, run.name, run.uid, False, "Evicted", message, "node-executor")
     narration = _OF_RUNS.get(run.phase)
     if narration is None:
         return None
@@ -188,7 +193,7 @@ class Narrator(Collection):
 
     def defer(self, event: Event) -> None:
         """Take a fact; it is narrated at the next read, or when MAX_DEFERRED are waiting."""
-        if type(event.data) in _NARRATORS and not event.tombstone:
+        if type(event.data) in _NARRATORS and _is_news(event):
             if not self._deferred:
                 self._order = None
                 self.derived.clear()
@@ -221,7 +226,7 @@ class Narrator(Collection):
         return changes
 
     def _narrate(self, event: Event) -> Sequence[tuple[Narrated | None, Narrated | None]]:
-        if event.tombstone:
+        if not _is_news(event):
             return ()
         changes: list[tuple[Narrated | None, Narrated | None]] = []
         narrator = _NARRATORS.get(type(event.data))
@@ -248,6 +253,11 @@ class Narrator(Collection):
             return ((before, after),)
         _, oldest = self._narrated.popitem(last=False)
         return (before, after), (oldest, None)
+
+
+def _is_news(event: Event) -> bool:
+    """Whether a fact is narrated: a tombstone only if it is a report by itself."""
+    return not event.tombstone or reports_stop(event)
 
 
 def narrated_once(address: Address, narration: Narration, version: int, at: datetime | None) -> Narrated:

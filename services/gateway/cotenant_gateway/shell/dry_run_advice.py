@@ -79,7 +79,7 @@ class DryRunAdvice:
 
 def effect_in_words(answer: bytes) -> Sequence[str]:
     """Return the calculator's answer as texts, such as `17 nodes: batch-cpu -12 %`, even an invalid one; before it each section
-    that would be rejected."""
+    that would be rejected, after it how many NodeSLOs would change."""
     try:
         effect = msgspec.json.decode(answer, type=ConfigEffect)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -90,15 +90,28 @@ def effect_in_words(answer: bytes) -> Sequence[str]:
         f"data[{key}] would be rejected, and its previous value stays in force: {reason}"
         for key, reason in list(effect.rejected.items())[:MAX_REJECTED]
     ]
-    return (*rejected, _in_figures(effect))
+    return (*rejected, _in_figures(effect), *_of_slos(effect))
 
 
 def _in_figures(effect: ConfigEffect) -> str:
-    nodes = f"{effect.nodes} node" if effect.nodes == 1 else f"{effect.nodes} nodes"
-    changes = [f"{name} {_percent(change)} %" for name, change in list(effect.changes.items())[:MAX_CHANGES] if change]
+    nodes = _nodes(effect.nodes)
+    shown = list(effect.changes.items())[:MAX_CHANGES]
+    changes = [f"{_resource(name)} {_percent(change)} %" for name, change in shown if change]
     if not changes:
         return f"{nodes}: batch and mid resources would not change"
     return f"{nodes}: {', '.join(changes)}"
+
+
+def _of_slos(effect: ConfigEffect) -> tuple[str, ...]:
+    return (f"{_nodes(effect.slos)}: the spec of the NodeSLO would change",) if effect.slos else ()
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node" if count == 1 else f"{count} nodes"
+
+
+def _resource(name: str) -> str:
+    return name if name.startswith(("batch-", "mid-")) else f"allocatable {name}"
 
 
 def _percent(change: float) -> str:

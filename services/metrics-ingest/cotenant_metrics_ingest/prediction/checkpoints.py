@@ -1,17 +1,17 @@
 """Prediction models as one small event, for a restart; and which are due to be stored.
 
-In: a node's models. Out: `PredictionState`, at most MAX_BYTES, and models from it. Weights are scaled so that the heaviest
-bucket of a model is 10000, as in Koordinator's checkpoint files; where that is too large 1000, then 120; then the pods with the
-smallest peaks are left out. A weight is then off by at most half of such a part, so a restored percentile is one whose rank is
-off by at most (buckets in use) / (2 · heaviest).
+In: the models of nodes. Out: a `PredictionState` each, at most MAX_BYTES, and models from it. Weights are scaled so that the
+heaviest bucket of a model is 10000, as in Koordinator's checkpoint files; where that is too large 1000, then 120; then the pods
+with the smallest peaks are left out. A weight is then off by at most half of such a part, so a restored percentile is one whose
+rank is off by at most (buckets in use) / (2 · heaviest).
 
-At most one message a node in INTERVAL_SECONDS, oldest first, MAX_AT_ONCE at once. A damaged state counts as none. Source:
-Koordinator pkg/koordlet/prediction (checkpoints), which writes a file a model.
+At most one message a node in INTERVAL_SECONDS, oldest first, MAX_AT_ONCE at once: their weights are read and encoded together.
+A damaged state counts as none. Source: Koordinator pkg/koordlet/prediction (checkpoints), which writes a file a model.
 """
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from uuid import UUID
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from cotenant.events.envelope import encode_payload
 from cotenant.events.node.predictions import HistogramState, PredictionState, SeasonState
 from cotenant_metrics_ingest import varints
-from cotenant_metrics_ingest.prediction.buckets import Indices
+from cotenant_metrics_ingest.prediction.buckets import Floats, Indices
 from cotenant_metrics_ingest.prediction.histogram import HEAVIEST, HistogramError, Histograms
 from cotenant_metrics_ingest.prediction.models import ModelStore, NodeModels, unknown_models
 
@@ -29,6 +29,7 @@ INTERVAL_SECONDS = 600.0
 MAX_AT_ONCE = 200
 SCALES = (HEAVIEST, 1_000, 120)
 _UUID_BYTES = 16
+_UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _DAY_SECONDS = 86_400
 _LATEST_MS = 9_000_000_000_000
 """In the year 2255: beyond any clock, within the bounds of times."""
@@ -43,32 +44,45 @@ def due_checkpoints(
     return [name for name in oldest if seconds_since[name] >= interval_seconds]
 
 
-def state_of(
-    node: str,
-    store: ModelStore,
-    models: NodeModels,
-    trained_ms: int,
-    now: datetime,
-    seasons: tuple[SeasonState, ...] = (),
-) -> PredictionState:
-    """The models' state, and that of the forecast by time of day, within MAX_BYTES."""
-    own = [model for model in models.rows if model.startswith("__")]
-    pods = [model for model in models.rows if not model.startswith("__")]
-    for heaviest in SCALES:
-        state = _state(node, store, models, own, pods, heaviest, trained_ms, now, seasons)
+class StoredModels(msgspec.Struct, frozen=True):
+    """A node's models that are to be stored. `trained_ms`: its newest sample that is in them; `seasons`: the state of its
+    forecast by time of day."""
+
+    node: str
+    models: NodeModels
+    trained_ms: int
+    seasons: tuple[SeasonState, ...] = ()
+
+
+def states_of(wanted: Sequence[StoredModels], store: ModelStore, now: datetime) -> list[PredictionState]:
+    """The state of each of distinct nodes, within MAX_BYTES."""
+    if not wanted:
+        return []
+    pods = [[model for model in each.models.rows if model[:2] != "__"] for each in wanted]
+    states = _states(wanted, pods, store, HEAVIEST, now)
+    return [
+        state if _size(state) <= MAX_BYTES else _smaller(each, of_node, store, now)
+        for each, of_node, state in zip(wanted, pods, states, strict=True)
+    ]
+
+
+def _smaller(wanted: StoredModels, pods: list[str], store: ModelStore, now: datetime) -> PredictionState:
+    """A node's state at the finest of the other scales that is small enough, else without its smallest pods."""
+    for heaviest in SCALES[1:]:
+        (state,) = _states([wanted], [pods], store, heaviest, now)
         if _size(state) <= MAX_BYTES:
             return state
-    (predicted,) = store.predicted([models])
+    (predicted,) = store.predicted([wanted.models])
 
     def size(pod: str) -> tuple[int, int]:
         peak = predicted.peak(pod)
         return (peak.cpu_milli, peak.memory_bytes) if peak is not None else (0, 0)
 
-    pods.sort(key=size)
+    pods = sorted(pods, key=size)
     everyone = len(pods)
     while pods and _size(state) > MAX_BYTES:
         pods = pods[max(len(pods) - int(len(pods) * MAX_BYTES / _size(state)), 1) :]
-        fewer = _state(node, store, models, own, pods, SCALES[-1], trained_ms, now, seasons)
+        (fewer,) = _states([wanted], [pods], store, SCALES[-1], now)
         state = msgspec.structs.replace(fewer, dropped=everyone - len(pods))
     return state
 
@@ -77,53 +91,59 @@ def _size(state: PredictionState) -> int:
     return len(encode_payload(state))
 
 
-def _state(
-    node: str,
-    store: ModelStore,
-    models: NodeModels,
-    own: Sequence[str],
-    pods: Sequence[str],
-    heaviest: int,
-    trained_ms: int,
-    now: datetime,
-    seasons: tuple[SeasonState, ...],
-) -> PredictionState:
-    packed: list[str] = []
-    other: list[str] = []
-    for pod in pods:
-        (packed if _is_uuid(pod) else other).append(pod)
-    rows = np.array([models.rows[model] for model in (*own, *packed, *other)], dtype=np.int64)
-    return PredictionState(
-        node=node,
-        stored_at=now,
-        trained_ms=trained_ms,
-        models=tuple(own),
-        packed_pods=b"".join(UUID(pod).bytes for pod in packed),
-        pods=tuple(other),
-        cpu=_histograms(store.cpu, rows, heaviest, models.trained_at),
-        memory=_histograms(store.memory, rows, heaviest, models.trained_at),
-        seasons=seasons,
+def _states(
+    wanted: Sequence[StoredModels], pods: Sequence[Sequence[str]], store: ModelStore, heaviest: int, now: datetime
+) -> list[PredictionState]:
+    """The states of nodes with these pods, all at one scale."""
+    own = [[model for model in each.models.rows if model[:2] == "__"] for each in wanted]
+    packed = [[pod for pod in of_node if _UUID.fullmatch(pod)] for of_node in pods]
+    other = [[pod for pod in of_node if not _UUID.fullmatch(pod)] for of_node in pods]
+    models = [[*parts[0], *parts[1], *parts[2]] for parts in zip(own, packed, other, strict=True)]
+    rows = np.array(
+        [each.models.rows[model] for each, of_node in zip(wanted, models, strict=True) for model in of_node], dtype=np.int64
     )
+    sizes = np.array([len(of_node) for of_node in models], dtype=np.int64)
+    seconds = [each.models.trained_at for each in wanted]
+    cpu, memory = (_histograms(each, rows, sizes, heaviest, seconds) for each in (store.cpu, store.memory))
+    return [
+        PredictionState(
+            node=each.node,
+            stored_at=now,
+            trained_ms=each.trained_ms,
+            models=tuple(own[place]),
+            packed_pods=bytes.fromhex("".join(packed[place]).replace("-", "")),
+            pods=tuple(other[place]),
+            cpu=cpu[place],
+            memory=memory[place],
+            seasons=each.seasons,
+        )
+        for place, each in enumerate(wanted)
+    ]
 
 
-def _is_uuid(text: str) -> bool:
-    try:
-        return len(text) == 36 and str(UUID(text)) == text
-    except ValueError:
-        return False
-
-
-def _histograms(histograms: Histograms, rows: Indices, heaviest: int, seconds: float) -> HistogramState:
-    """The rows in this order, counted in samples of `seconds`."""
+def _histograms(
+    histograms: Histograms, rows: Indices, sizes: Indices, heaviest: int, seconds: Sequence[float]
+) -> list[HistogramState]:
+    """The rows in this order, so many of each node, counted in samples of its `seconds`."""
     at, buckets, weights = histograms.scaled(rows, heaviest)
     counts = np.bincount(at, minlength=len(rows)).astype(np.int64)
     deltas = np.diff(buckets, prepend=0)
     begins = np.concatenate(([0], counts.cumsum()[:-1]))[counts > 0]
     deltas[begins] = buckets[begins]
-    totals = np.floor(histograms.totals_at(rows, seconds) * _MILLI + 0.5).astype(np.int64)
-    values = np.concatenate((counts, deltas, weights, totals))
-    (encoded,) = varints.encode_each(values, np.array([len(values)]))
-    return HistogramState(reference_seconds=round(seconds), heaviest=heaviest, models=encoded)
+    times: Floats = np.repeat(np.array(seconds), sizes)
+    totals = np.floor(histograms.totals_at(rows, times) * _MILLI + 0.5).astype(np.int64)
+    ends = sizes.cumsum()
+    bucket_ends = np.concatenate(([0], counts.cumsum()))[ends].tolist()
+    parts: list[Indices] = []
+    row, bucket = 0, 0
+    for row_end, bucket_end in zip(ends.tolist(), bucket_ends, strict=True):
+        parts += (counts[row:row_end], deltas[bucket:bucket_end], weights[bucket:bucket_end], totals[row:row_end])
+        row, bucket = row_end, bucket_end
+    lengths = 2 * (sizes + np.diff(np.array(bucket_ends), prepend=0))
+    return [
+        HistogramState(reference_seconds=round(at_seconds), heaviest=heaviest, models=encoded)
+        for at_seconds, encoded in zip(seconds, varints.encode_each(np.concatenate(parts), lengths), strict=True)
+    ]
 
 
 def restored(state: PredictionState, pods: Collection[str], store: ModelStore) -> NodeModels | None:

@@ -103,10 +103,14 @@ class Histograms:
         if self.half_life is None:
             return np.ones(len(rows))
         exponents = (seconds - self.references[rows]) / self.half_life
-        distinct = sorted({*exponents.tolist()})
-        # Powers are computed one by one: those of arrays differ between machines in the last bit.
-        powers = np.array([2.0**exponent for exponent in distinct])
-        return powers[np.array(distinct).searchsorted(exponents)]
+        if not len(rows):
+            return exponents
+        # Rows of one node come one after the other. Powers are computed one by one: those of arrays differ between machines in
+        # the last bit.
+        starts = np.flatnonzero(np.concatenate(([True], exponents[1:] != exponents[:-1])))
+        powers = [2.0**exponent for exponent in exponents[starts].tolist()]
+        grown: Floats = np.repeat(powers, np.diff(starts, append=len(rows)))
+        return grown
 
     def _renew(self, rows: Indices, seconds: Floats | float) -> None:
         if self.half_life is None:
@@ -178,11 +182,12 @@ class Histograms:
         if not parts:
             return (np.zeros(0, dtype=np.int64),) * 3
         table_of_all = np.concatenate(parts, axis=1)
-        places, buckets, weights = table_of_all[:, np.lexsort((table_of_all[1], table_of_all[0]))]
+        order = (table_of_all[0] * self.buckets.count + table_of_all[1]).argsort()
+        places, buckets, weights = table_of_all[:, order]
         return places, buckets, weights
 
-    def totals_at(self, rows: Indices, seconds: float) -> Floats:
-        """The total weight of rows, in samples of this time."""
+    def totals_at(self, rows: Indices, seconds: Floats | float) -> Floats:
+        """The total weight of rows, in samples of this time, or of one each."""
         return self.totals[rows] / self._growth(rows, seconds)
 
     def restore(

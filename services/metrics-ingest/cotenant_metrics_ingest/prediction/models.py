@@ -53,6 +53,7 @@ COUNTED_MODELS = (SYSTEM_MODEL, tier_model(PriorityClass.PROD), tier_model(Prior
 OWN_MODELS = (NODE_MODEL, SYSTEM_MODEL, *TIER_MODELS)
 _TIER_PLACES = {tier.value: place for place, tier in enumerate(TIERS)}
 _NO_TIER = _TIER_PLACES[PriorityClass.NONE.value]
+_NO_ROWS: Indices = np.zeros(0, dtype=np.int64)
 
 
 def model_ids(pods: Iterable[str], *, node_known: bool = True) -> tuple[str, ...]:
@@ -89,7 +90,7 @@ class IntervalFigures(msgspec.Struct, frozen=True):
 class NodeModels:
     """Mutable: which rows of the store belong to one node. Times are seconds since the epoch."""
 
-    __slots__ = ("pod_rows", "pods", "rows", "trained_at", "trainings")
+    __slots__ = ("all_pods", "pod_rows", "pods", "rows", "trained_at", "trainings")
 
     def __init__(self) -> None:
         self.rows: dict[str, int] = {}
@@ -97,8 +98,10 @@ class NodeModels:
         self.trained_at = 0.0
         self.trainings = 0
         self.pods: list[str] = []
-        self.pod_rows: Indices = np.zeros(0, dtype=np.int64)
+        self.pod_rows = _NO_ROWS
         """The pods of the last training, and their rows."""
+        self.all_pods = False
+        """Whether none of them has a name like those of other models."""
 
 
 class Training(msgspec.Struct, frozen=True):
@@ -123,7 +126,13 @@ class ModelStore:
     def rows_of(self, node: NodeModels, models: Sequence[str]) -> list[int]:
         """The row of each model of a node, allocating missing ones."""
         rows = node.rows
-        missing = [model for model in dict.fromkeys(models) if model not in rows]
+        try:
+            return [rows[model] for model in models]
+        except KeyError:
+            self._allocate(rows, [model for model in dict.fromkeys(models) if model not in rows])
+        return [rows[model] for model in models]
+
+    def _allocate(self, rows: dict[str, int], missing: Sequence[str]) -> None:
         if len(missing) > len(self._free):
             size = len(self.updated)
             # By an eighth, so that a new pod does not copy everything.
@@ -134,7 +143,6 @@ class ModelStore:
             self.memory.widen(grown)
         for model in missing:
             rows[model] = self._free.pop()
-        return [rows[model] for model in models]
 
     def keep(self, node: NodeModels, models: Collection[str]) -> None:
         """Drop all models of a node but these."""
@@ -178,28 +186,29 @@ class ModelStore:
 
     def _samples(self, trainings: Sequence[Training]) -> tuple[Indices, Indices]:
         """Rows and values of the nodes' own models, int64 (nodes, models) and (2, nodes, models); a row of -1: not known."""
-        rows = np.full((len(trainings), len(OWN_MODELS)), -1, dtype=np.int64)
-        tiers = np.zeros((2, len(trainings), len(TIERS)), dtype=np.int64)
-        node = np.zeros((2, len(trainings)), dtype=np.int64)
-        for place, training in enumerate(trainings):
-            figures = training.figures
-            if figures.node is None:
-                rows[place, 1:] = self.rows_of(training.models, OWN_MODELS[1:])
+        rows: list[list[int]] = []
+        of_nodes: list[tuple[int, int]] = []
+        for training in trainings:
+            if training.figures.node is None:
+                rows.append([-1, *self.rows_of(training.models, OWN_MODELS[1:])])
             else:
-                rows[place] = self.rows_of(training.models, OWN_MODELS)
-                node[:, place] = figures.node
+                rows.append(self.rows_of(training.models, OWN_MODELS))
+            of_nodes.append(training.figures.node or (0, 0))
+        node = np.array(of_nodes, dtype=np.int64).T
+        tiers = np.zeros((2, len(trainings), len(TIERS)), dtype=np.int64)
         whose = np.repeat(np.arange(len(trainings)), [len(each.figures.pods) for each in trainings])
         of_tier = np.concatenate([each.figures.tiers for each in trainings])
         for resource in range(2):
             values = np.concatenate([each.figures.values[resource] for each in trainings])
             np.add.at(tiers[resource], (whose, of_tier), values)
         system = np.maximum(node - tiers.sum(axis=2), 0)
-        return rows, np.concatenate((node[:, :, np.newaxis], system[:, :, np.newaxis], tiers), axis=2)
+        return np.array(rows, dtype=np.int64), np.concatenate((node[:, :, np.newaxis], system[:, :, np.newaxis], tiers), axis=2)
 
     def _pod_rows(self, training: Training) -> Indices:
         models, pods = training.models, training.figures.pods
         if pods is not models.pods or not pods:
             models.pods, models.pod_rows = pods, np.array(self.rows_of(models, pods), dtype=np.int64)
+            models.all_pods = not any(pod[:2] == "__" for pod in pods)
         return models.pod_rows
 
     def _drop_expired(self, node: NodeModels, seconds: float) -> None:
@@ -212,23 +221,26 @@ class ModelStore:
     def predicted(self, nodes: Sequence[NodeModels]) -> list["Predicted"]:
         """The percentiles of the models of each node."""
         own = [[model for model in OWN_MODELS if model in node.rows] for node in nodes]
-        pods = [[model for model in node.rows if model[:2] != "__"] for node in nodes]
-        of_own = iter(zip(*self._percentiles(_rows(nodes, own), PERCENTILES, PERCENTILES), strict=True))
-        of_pods = iter(zip(*self._percentiles(_rows(nodes, pods), (0.95,), (0.98,)), strict=True))
+        own_rows = [node.rows[model] for node, models in zip(nodes, own, strict=True) for model in models]
+        pods = [_pods_of(node, len(models)) for node, models in zip(nodes, own, strict=True)]
+        of_own = self._percentiles(np.array(own_rows, dtype=np.int64), PERCENTILES, PERCENTILES)
+        of_pods = self._percentiles(np.concatenate([rows for _, rows in pods] or [_NO_ROWS]), (0.95,), (0.98,))
+        own_figures = zip(*(each.tolist() for each in of_own), strict=True)
+        milli, sizes = (iter(each.ravel().tolist()) for each in of_pods)
         return [
             Predicted(
                 {
                     model: _model_peaks(model, cpu, memory)
-                    for model, (cpu, memory) in zip(models, of_own, strict=False)
+                    for model, (cpu, memory) in zip(models, own_figures, strict=False)
                     if cpu[0]
                 },
                 {
-                    pod: Usage(cpu_milli=milli, memory_bytes=size)
-                    for pod, ((milli,), (size,)) in zip(uids, of_pods, strict=False)
-                    if milli
+                    pod: Usage(cpu_milli=cpu, memory_bytes=memory)
+                    for pod, cpu, memory in zip(uids, milli, sizes, strict=False)
+                    if cpu
                 },
             )
-            for models, uids in zip(own, pods, strict=True)
+            for models, (uids, _) in zip(own, pods, strict=True)
         ]
 
     def counted_peaks(self, nodes: Sequence[NodeModels]) -> Floats:
@@ -242,16 +254,18 @@ class ModelStore:
         sums: Floats = np.where((rows >= 0) & (peaks > 0), peaks, np.nan).sum(axis=2)
         return sums
 
-    def _percentiles(
-        self, rows: Indices, of_cpu: Sequence[float], of_memory: Sequence[float]
-    ) -> tuple[list[list[int]], list[list[int]]]:
-        cpu = np.trunc(self.cpu.percentiles(of_cpu, rows) * 1000).astype(np.int64).tolist()
-        memory = np.trunc(self.memory.percentiles(of_memory, rows)).astype(np.int64).tolist()
+    def _percentiles(self, rows: Indices, of_cpu: Sequence[float], of_memory: Sequence[float]) -> tuple[Indices, Indices]:
+        cpu = np.trunc(self.cpu.percentiles(of_cpu, rows) * 1000).astype(np.int64)
+        memory = np.trunc(self.memory.percentiles(of_memory, rows)).astype(np.int64)
         return cpu, memory
 
 
-def _rows(nodes: Sequence[NodeModels], models: Sequence[Sequence[str]]) -> Indices:
-    return np.array([node.rows[model] for node, own in zip(nodes, models, strict=True) for model in own], dtype=np.int64)
+def _pods_of(node: NodeModels, own: int) -> tuple[Sequence[str], Indices]:
+    """The models of a node with `own` other models that are pods', and their rows."""
+    if node.all_pods and own + len(node.pods) == len(node.rows):
+        return node.pods, node.pod_rows
+    pods = [model for model in node.rows if model[:2] != "__"]
+    return pods, np.array([node.rows[pod] for pod in pods], dtype=np.int64)
 
 
 def _model_peaks(model: str, cpu: Sequence[int], memory: Sequence[int]) -> ModelPeaks:

@@ -214,10 +214,10 @@ class NodePrediction:
         self.trained_ms = until_ms
         return Training(self.models, figures, until_ms / 1000, min(missing, MOST_CAUGHT_UP))
 
-    def state(self, node: str, now: datetime) -> PredictionState:
+    def to_store(self, node: str) -> checkpoints.StoredModels:
         """The models for a restart."""
         seasons = self.store.seasons.state(self.season) if self.season is not None else ()
-        return checkpoints.state_of(node, self.store.models, self.models, self.trained_ms, now, seasons)
+        return checkpoints.StoredModels(node, self.models, self.trained_ms, seasons)
 
     def forecast(
         self,

@@ -121,8 +121,8 @@ class Composer:
         self._places: dict[str, tuple[Place, ...]] = {}
         """Places with a desired value, by source."""
         self._unsettled: dict[Place, None] = {}
-        self.dropped: dict[tuple[Place, Attribute], None] = {}
-        """Targets with a value before that no source desires any more, until this is emptied. Bound: the places."""
+        self.dropped: dict[tuple[Place, Attribute], str] = {}
+        """Targets that no source desires any more with their last values, until this is emptied. Bound: the places."""
         self._winners: dict[Place, Mapping[Attribute, Desired]] = {}
         self._texts: dict[str, Mapping[Knob, str]] = {}
         self._others: dict[NonCgroup, Mapping[Attribute, str]] = {}
@@ -168,8 +168,9 @@ class Composer:
             own = own + values if own else values
         before = self._winners.get(place)
         if before:
-            still = {each.attribute for each in own}
-            self.dropped.update({(place, attribute): None for attribute in before if attribute not in still})
+            still = {each.attribute for each in own if each.strategy != RESTORE.name}
+            gone = {each: won for each, won in before.items() if each not in still and won.strategy != RESTORE.name}
+            self.dropped.update({(place, each): won.value for each, won in gone.items()})
         if not own:
             self._winners.pop(place, None)
             if isinstance(place, str):

@@ -7,7 +7,7 @@ State = last message of each subject below `node.<node>.>`, and the newest obser
 the same name replaces the former pod, whose processes are then ended like those of any orphaned pod.
 
 What concerns one pod is in `pod_steps`. A strategy that raises is quarantined by itself: it keeps the values of its last
-decision until the node SLO changes; `findings` reports it once (an unreadable section of the SLO: the plan's `problems`).
+decision until the node SLO changes; `findings` reports it once. A value of the SLO that cannot be read: see `node_slo`.
 
 Over 300 lines: the only place that knows all parts of the core; each public method says what it returns.
 """
@@ -41,6 +41,7 @@ from cotenant_node_executor.core.resizing.resizes import Resizes
 from cotenant_node_executor.core.topology_report import TopologyReport
 from cotenant_node_executor.runtime.interface import Order
 from cotenant_node_executor.sampling.wanted import SamplingOptions, wanted_by
+from cotenant_node_executor.strategies.node_slo import NodeSLOReader
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import LocalNode
 from cotenant_node_executor.strategies.strategy import RESTORE, Desired, Strategy
@@ -50,7 +51,7 @@ from cotenant_node_executor.targets.interface import NodeCapabilities, WriteRepo
 MAX_PODS = 110
 """Pods on one node, as kubelet's default."""
 
-_GONE = PlacementPhase.GONE
+_BOUND, _GONE = PlacementPhase.BOUND, PlacementPhase.GONE
 _NO_PODS: frozenset[str] = frozenset()
 
 
@@ -84,7 +85,7 @@ class ExecutorCore:
         self._corrected: dict[str, int] = {}
         self.slo: NodeSLORendered | None = None
         self.resources: NodeResources | None = None
-        """The overcommitted resources of the node."""
+        self.resources_ref = ""
         self._admission = Admission()
         self._resizes = Resizes(self.pods, self._steps, self._admission, of_kubelet=facts.kubelet_pods)
         self.topology = TopologyReport(facts.name)
@@ -103,6 +104,7 @@ class ExecutorCore:
         """The newest observation."""
         # The rest is cached for speed only: it is derived from the state above, and recomputed when that changes.
         self._targets = DesiredTargets(facts, capabilities, strategies)
+        self._node_slo = NodeSLOReader(strategies)
         self._changed = False
         """An event that may change the decision was folded since the last one."""
 
@@ -129,14 +131,13 @@ class ExecutorCore:
         elif isinstance(data, Placement):
             self._apply_placement(data, event)
         elif isinstance(data, NodeSLORendered):
-            self.slo = None if event.tombstone else data
+            self.slo = None if event.tombstone else self._node_slo.in_force(data, self.slo, self._targets.problems)
             self.slo_ref = event.ref
             self._changed = self.topology.stale = True
             wanted = replace(wanted_by(self.slo), services=self.wanted.services)
-            if wanted != self.wanted:
-                self.wanted = wanted
+            self.wanted = wanted if wanted != self.wanted else self.wanted
         elif isinstance(data, NodeResources):
-            self.resources = None if event.tombstone else data
+            self.resources, self.resources_ref = None if event.tombstone else data, event.ref
             self._admission.lend(self.resources)
             self._changed = True
         elif isinstance(data, ReservationShare):
@@ -155,7 +156,7 @@ class ExecutorCore:
     def _apply_placement(self, data: Placement, event: Event) -> None:
         key = (data.namespace, data.name)
         gone = event.tombstone or data.phase is _GONE
-        self._steps.placement_changed(key, gone=gone)
+        self._steps.placement_changed(key, event.sequence, bound=not gone and data.phase is _BOUND, gone=gone)
         self._changed = True
         before = self.pods.by_name.get(key)
         if before is not None and (gone or data.uid != before.placement.uid):
@@ -284,7 +285,7 @@ class ExecutorCore:
             seen, self.pods.views, self.pods.changed(), missing, self.slo, self.resources, self._leaving()
         )
         if ordered:
-            evictions = self.evictions.begin(ordered, self.pods, self.runs(), now)
+            evictions = self.evictions.begin(ordered, self.pods, self.runs(), now, self.resources_ref)
         else:
             evictions = self.evictions.none_ordered(now)
         for key, _, _ in evictions:
@@ -297,8 +298,7 @@ class ExecutorCore:
         reclaims = tuple(self._targets.reclaims)
         self._targets.reclaims.clear()
         groups = tuple(sorted(missing)) if missing else ()
-        dry_runs = self._targets.dry_runs
-        return CyclePlan(tuple(orders), groups, targets, evictions, waiting, problems, reclaims, dry_runs)
+        return CyclePlan(tuple(orders), groups, targets, evictions, waiting, problems, reclaims, self._targets.dry_runs)
 
     def wrote(self, report: WriteReport, now: datetime) -> None:
         """Take over the last plan's writes."""

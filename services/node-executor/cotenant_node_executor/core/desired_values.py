@@ -27,7 +27,6 @@ from cotenant_node_executor.core.composer import Composed, Composer, with_resets
 from cotenant_node_executor.core.dry_runs import DryRunResult, DryRuns
 from cotenant_node_executor.core.initial_values import InitialValues
 from cotenant_node_executor.core.observation import NO_STORAGE, Observation, same_figures
-from cotenant_node_executor.core.plan import Problems
 from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.strategies.pod_view import REMEMBERED_SHAPES, PodShape, PodView
 from cotenant_node_executor.strategies.pods.pod_values import burstable_milli
@@ -46,11 +45,13 @@ from cotenant_node_executor.strategies.strategy import (
     Evict,
     Input,
     NodePolicy,
+    Problems,
     Reclaim,
     Strategy,
     StrategyDecision,
 )
 from cotenant_node_executor.targets.address import Attribute, Place
+from cotenant_node_executor.targets.disks import NO_DEVICES
 from cotenant_node_executor.targets.interface import LARGE_BURSTS, NodeCapabilities
 
 
@@ -94,7 +95,7 @@ class DesiredTargets:
         self._orders: dict[str, tuple[Evict, ...]] = {}
         """The evictions of each strategy's last decision, by its name; only of those that order any."""
         self._evicting: frozenset[str] = frozenset()
-        self._storage = NO_STORAGE
+        self._storage, self._volumes = NO_STORAGE, NO_DEVICES
         self._problems: dict[str, tuple[str, ...]] = {}
         """Strategies' problems as of their last decisions, by name, without their reasons."""
         self.reclaims: list[tuple[str, Reclaim]] = []
@@ -145,8 +146,8 @@ class DesiredTargets:
         `changed`: groups whose pod differs from the last cycle; `made`: missing groups that are created before values are
         written; `evicting`: uids of pods that are being ended."""
         self._evicting = evicting
-        if seen.storage is not self._storage:
-            self._storage = seen.storage
+        if seen.storage is not self._storage or seen.volumes is not self._volumes:
+            self._storage, self._volumes = seen.storage, seen.volumes
             self._due.update(self._on_pods)
         groups = seen.groups | made if made else seen.groups
         if groups is not self._groups:
@@ -175,7 +176,7 @@ class DesiredTargets:
             self._decide(seen)
         orders = [(name, order) for name, own in self._orders.items() for order in own] if self._orders else ()
         composed = self._composer.composed()
-        if self._composer.dropped or self._initial.is_time(seen.snapshot):
+        if self._initial.is_time(seen.snapshot) or self._composer.dropped:
             self._initial.add_left_over(self._existing.values(), self._groups, composed.winner)
             self._initial.add(self._composer.dropped, self._groups)
             self._composer.dropped = {}
@@ -231,7 +232,7 @@ class DesiredTargets:
 
     def _find_dry_runs(self, slo: NodeSLORendered | None) -> None:
         strategies = (*self._deciding.values(), *[strategy for strategy, _ in self._of_pod])
-        self._dry = frozenset([each.name for each in strategies if is_dry_run(slo, each.section)])
+        self._dry = frozenset([each.name for each in strategies if is_dry_run(slo, each.section, each.part)])
         if not self._dry:
             self._dry_runs = DryRuns()
 
@@ -282,6 +283,7 @@ class DesiredTargets:
             realtime=seen.realtime,
             cold=seen.slow.cold.pods if seen.slow is not None and seen.slow.cold is not None else None,
             services=seen.services,
+            volumes=seen.volumes,
         )
 
     def _decide(self, seen: Observation) -> None:

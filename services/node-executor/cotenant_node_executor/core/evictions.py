@@ -57,9 +57,15 @@ class Evictions:
         return frozenset(self._of_uid)
 
     def begin(
-        self, ordered: Iterable[tuple[str, Evict]], pods: PlacedPods, last: Mapping[str, RunStatus], now: datetime
+        self,
+        ordered: Iterable[tuple[str, Evict]],
+        pods: PlacedPods,
+        last: Mapping[str, RunStatus],
+        now: datetime,
+        offer: str = "",
     ) -> tuple[tuple[Key, str, Evict], ...]:
-        """Begin the new evictions, and return each with its pod's name and strategy. `last`: the last reports by uid."""
+        """Begin the new evictions, and return each with its pod's name and strategy. `last`: the last reports by uid;
+        `offer`: the event of what the node offers."""
         begun: list[tuple[Key, str, Evict]] = []
         self._started = self._started or now
         self.waiting.clear()
@@ -76,7 +82,11 @@ class Evictions:
                 continue
             self._note(strategy, order.uid, now)
             self._of_uid[order.uid] = EvictionBegun(
-                strategy=strategy, at=now, why=order.why, grace_seconds=order.grace_seconds
+                strategy=strategy,
+                at=now,
+                why=order.why,
+                grace_seconds=order.grace_seconds,
+                offer=offer if order.by_offer else "",
             )
             self.count[strategy] += 1
             begun.append(((placed.placement.namespace, placed.placement.name), strategy, order))

@@ -10,7 +10,7 @@ In: the cycle's plan, the writer's report, the orders, and their causes. Out: ev
 | cpu-burst, cpu-evict, cpuset, cpu-normalization, core-sched | values set and evictions by these strategies |
 | memory-qos, page-cache, blkio, resctrl, system-config | changed files of these strategies |
 | restored | targets without a desired value: initial values; former values of sysctls, files below /sys, resctrl groups |
-| runtime | a container was started, a pod is being stopped or evicted, its groups were removed |
+| runtime | a container was started; a pod is being stopped (if LOG orders it, once that has taken STOP: its report follows) |
 | memory-relief | memory.high of the best-effort group, memory that was reclaimed, with the figures |
 | memory-evict | an eviction for memory, with the figures behind it |
 | kubelet | where kubelet runs the pods: groups without a pod on LOG, pods without a group, Kata pods; when that changes |
@@ -24,22 +24,25 @@ Bound: MAX_CHANGES changes in one event; more are counted in its summary. Over 3
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from cotenant.events.envelope import Event
 from cotenant.events.node.execution import Change, Execution
+from cotenant.events.placements import PlacementPhase
 from cotenant.log.contract import EXECUTION, USAGE
 from cotenant.model.subjects import execution_subject
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.dry_runs import DryRunResult
 from cotenant_node_executor.core.placed import Key
-from cotenant_node_executor.core.plan import CyclePlan, Problems
+from cotenant_node_executor.core.plan import CyclePlan
 from cotenant_node_executor.runtime.interface import Collect, EndAttempt, Forget, Order, Start, Stop
-from cotenant_node_executor.strategies.strategy import RESTORE, Cause, Desired, Evict, Reclaim
+from cotenant_node_executor.strategies.strategy import RESTORE, Cause, Desired, Evict, Problems, Reclaim
 from cotenant_node_executor.targets.address import Place, place_text
 from cotenant_node_executor.targets.interface import Knob, Reclaimed, WriteReport, WrittenValue
 
 MAX_CHANGES = 50
+STOP = timedelta(seconds=1)
+"""A pod that a terminating placement ends has usually ended by then, and its report on LOG says so."""
 
 RUNTIME = "runtime"
 """The topic of a pod's containers."""
@@ -47,6 +50,7 @@ NEWEST_USAGE = f"{USAGE}:newest"
 """Placeholder in the causes for the usage message that is stored just before the event."""
 
 _OF_A_TREE = frozenset((Knob.CPU_QUOTA, Knob.CPUSET_CPUS))
+_TERMINATING = PlacementPhase.TERMINATING
 
 
 class Executions:
@@ -56,7 +60,8 @@ class Executions:
         self._node = node
         self._subjects: dict[str, str] = {}
         """By topic."""
-        self._stopping: set[str] = set()
+        self._stopping: dict[str, datetime | None] = {}
+        """When pods were first told to stop, by uid; None: that was published."""
         self._ending: set[tuple[str, str, int]] = set()
         self._refused_pods: set[str] = set()
         self._waiting: tuple[tuple[str, str], ...] = ()
@@ -142,18 +147,25 @@ class Executions:
                 case Start():
                     text = f"container {order.container} started" + (f", attempt {order.attempt}" if order.attempt else "")
                     events.append(self._runtime(core, order.pod.uid, text, now))
-                case Stop() if order.uid not in self._stopping:
-                    self._stopping.add(order.uid)
-                    text = f"stopping, {order.grace_seconds} s until SIGKILL"
-                    events.append(self._runtime(core, order.uid, text, now))
+                case Stop():
+                    events += self._stop(core, order, now)
                 case EndAttempt() if (ended := (order.uid, order.container, order.attempt)) not in self._ending:
                     self._ending.add(ended)
                     text = f"container {order.container} is restarted for its resize, {order.grace_seconds} s until SIGKILL"
                     events.append(self._runtime(core, order.uid, text, now))
                 case Collect() | Forget():
                     self._ending -= {each for each in self._ending if each[0] == order.uid}
-                    self._stopping.discard(order.uid)
+                    self._stopping.pop(order.uid, None)
         return events
+
+    def _stop(self, core: ExecutorCore, order: Stop, now: datetime) -> list[Event]:
+        since = self._stopping.setdefault(order.uid, now)
+        placed = core.pods.of_uid(order.uid)
+        by_placement = placed is not None and placed.placement.phase is _TERMINATING
+        if since is None or (by_placement and now - since < STOP):
+            return []
+        self._stopping[order.uid] = None
+        return [self._runtime(core, order.uid, f"stopping, {order.grace_seconds} s until SIGKILL", since)]
 
     def _eviction(self, core: ExecutorCore, key: Key, strategy: str, order: Evict, now: datetime) -> Event:
         topic = core.strategies[strategy].topic
@@ -169,7 +181,9 @@ class Executions:
         causes = [core.placed[key].ref]
         if core.strategies[strategy].cause is Cause.USAGE:
             causes.append(NEWEST_USAGE)
-        return self._event(topic, execution, (*causes, *((core.slo_ref,) if core.slo_ref else ())), now)
+        begun = core.evictions.begun(order.uid)
+        known = (core.slo_ref, begun.offer if begun is not None else "")
+        return self._event(topic, execution, (*causes, *(each for each in known if each)), now)
 
     def _dry_run(self, core: ExecutorCore, result: DryRunResult, now: datetime) -> Event:
         """Would-be actions of a strategy in a dry run."""
@@ -218,11 +232,12 @@ class Executions:
         ]
 
     def _problems(self, core: ExecutorCore, problems: Problems, now: datetime) -> Event:
+        about = f"{problems.strategy} cannot do" if problems.strategy else "node SLO"
         more = f" and {len(problems.texts) - 1} more" if len(problems.texts) > 1 else ""
         execution = Execution(
             node=self._node,
             topic="refusals",
-            summary=f"{problems.strategy} cannot do: {problems.texts[0]}{more}",
+            summary=f"{about}: {problems.texts[0]}{more}",
             changes=tuple([Change(target="problems", new=each) for each in problems.texts[:MAX_CHANGES]]),
             figures=core.figures(problems.strategy),
         )

@@ -8,7 +8,7 @@ its former value is restored elsewhere (`targets.other.held`). Bound: the existi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 
 from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, PodView
@@ -24,6 +24,7 @@ from cotenant_node_executor.targets.address import (
     RealtimeThreads,
     Thread,
 )
+from cotenant_node_executor.targets.cgroup.files import BY_DEVICE, unset_text
 from cotenant_node_executor.targets.cpulist import format_cpu_list
 from cotenant_node_executor.targets.interface import ROOT_GROUP, NodeCapabilities
 
@@ -41,6 +42,7 @@ class InitialValues:
             **INITIAL_VALUES,
             Knob.CPUSET_CPUS: format_cpu_list(processor.cpu for processor in facts.processors),
         }
+        self._of_kubelet = facts.kubelet_pods
         if facts.kubelet_pods:
             # The former values of kubelet's files are kept with them.
             self._of_attribute = {each: text for each, text in self._of_attribute.items() if not isinstance(each, Knob)}
@@ -54,13 +56,21 @@ class InitialValues:
     def __bool__(self) -> bool:
         return bool(self._desired)
 
-    def add(self, dropped: Iterable[tuple[Place, Attribute]], groups: Set[str]) -> None:
-        """Take targets that were dropped; `groups`: those that exist."""
-        for place, attribute in dropped:
-            value = self._of_attribute.get(attribute)
+    def add(self, dropped: Mapping[tuple[Place, Attribute], str], groups: Set[str]) -> None:
+        """Take targets that were dropped, with their last values; `groups`: those that exist."""
+        for (place, attribute), last in dropped.items():
+            value = self._initial(attribute, last)
             if value is not None and not isinstance(place, Thread) and _is_there(place, groups):
                 desired = Desired(attribute, value, RESTORE.name, "nothing else desired")
                 self._desired.setdefault(place, {})[attribute] = desired
+
+    def _initial(self, attribute: Attribute, last: str) -> str | None:
+        """The initial value of an attribute whose last value this was; None where there is none, or it is restored elsewhere.
+        Of a file with a line for each device: that of the devices which were set."""
+        if isinstance(attribute, Knob) and attribute in BY_DEVICE and not self._of_kubelet:
+            text = unset_text(attribute, last)
+            return text if text and text != last else None
+        return self._of_attribute.get(attribute)
 
     def is_time(self, snapshot: UsageSnapshot | None) -> bool:
         """Whether it is time to undo an earlier executor's values; False once that was done."""

@@ -204,7 +204,7 @@ class ExecutorNode:
         if not isinstance(data, RunStatus) or data.eviction is None or not self._is_evicted((data.namespace, data.name)):
             return event
         ref = self._evicted_by.get((data.namespace, data.name), "")
-        known = (ref,) if ref else (self._usage_ref, self.core.slo_ref)
+        known = (ref,) if ref else (self._usage_ref, self.core.slo_ref, data.eviction.offer)
         return msgspec.structs.replace(event, causes=(*event.causes, *(each for each in known if each)))
 
     @property

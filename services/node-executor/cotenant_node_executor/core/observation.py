@@ -14,7 +14,7 @@ from cotenant_node_executor.sampling.slow.readings import MachineFacts, SlowRead
 from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.sampling.threads import NO_THREADS, Threads
 from cotenant_node_executor.targets.cgroup.durations import Histogram
-from cotenant_node_executor.targets.disks import Storage
+from cotenant_node_executor.targets.disks import NO_DEVICES, Storage, VolumeDevices
 from cotenant_node_executor.targets.interface import NO_CORE_GROUPS, CoreGroups, Knob
 from cotenant_node_executor.targets.other.realtime import NO_REALTIME, RealtimeState
 
@@ -51,6 +51,8 @@ class Observation(Value, frozen=True):
     """How long writes of control group files took since the start; it grows in place."""
     services: Services = NO_SERVICES
     """The latency that services last reported; the same object until there are newer answers."""
+    volumes: VolumeDevices = NO_DEVICES
+    """The devices of pods' volumes, where kubelet runs the pods; the same object while nothing changed."""
 
 
 def same_figures(before: Observation, now: Observation) -> bool:

@@ -9,16 +9,9 @@ from cotenant_node_executor.core.composer import Composed
 from cotenant_node_executor.core.dry_runs import DryRunResult
 from cotenant_node_executor.core.placed import Key
 from cotenant_node_executor.runtime.interface import Order, Start
-from cotenant_node_executor.strategies.strategy import Evict, Reclaim
+from cotenant_node_executor.strategies.strategy import Evict, Problems, Reclaim
 
 NO_GROUPS: frozenset[str] = frozenset()
-
-
-class Problems(Value, frozen=True):
-    """A strategy's problem: what cannot be done, where, why."""
-
-    strategy: str
-    texts: tuple[str, ...]
 
 
 class CyclePlan(Value, frozen=True):

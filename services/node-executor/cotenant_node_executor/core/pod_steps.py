@@ -3,8 +3,14 @@
 In: the pods placed here, their last reports, the states of their containers, evictions. Out: orders for the runtime, and the
 reports that are not on LOG yet. Pods whose reports are up to date are skipped.
 
+That a pod was stopped on order is reported by the tombstone of its run: one message says so and ends the report. It
+counts for the terminating placement that it follows on LOG, until that ends or is stored again: then it is forgotten, and
+reported again if the placement still ends the pod.
+
 A pod whose step raises is quarantined alone: it gets no orders until its placement or its report changes; `findings`
 reports it once. Processes without a placement (orphans) are ended, unless another LOG placed them.
+
+Over 300 lines: orders and reports follow from the same steps, which are computed once a cycle.
 """
 
 from __future__ import annotations
@@ -16,8 +22,8 @@ from msgspec.structs import replace
 
 from cotenant.engine.quarantine import Finding
 from cotenant.events.envelope import Event
-from cotenant.events.node.runs import RunStatus
-from cotenant.events.placements import Placement
+from cotenant.events.node.runs import RunPhase, RunStatus, reports_stop
+from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.resizes import ResizeStatus
 from cotenant.log.contract import ending, replaces
 from cotenant.model.subjects import placement_subject, run_subject
@@ -35,12 +41,16 @@ START = timedelta(milliseconds=500)
 """A pod is reported as pending once its start takes longer."""
 ORPHAN_GRACE_SECONDS = 30
 _NO_STATES: States = {}
+_STOPPED = RunPhase.STOPPED
+_TERMINATING = PlacementPhase.TERMINATING
 
 
 class _Report(Value, frozen=True):
     status: RunStatus
     sequence: int
     time: datetime | None
+    stop: bool = False
+    """It is a tombstone, which reports that the pod was stopped."""
 
 
 class PodSteps:
@@ -84,9 +94,12 @@ class PodSteps:
         self._steps.pop(key, None)
         self._quarantined.discard(key)
 
-    def placement_changed(self, key: Key, *, gone: bool) -> None:
-        """A placement of this name arrived, or ended."""
+    def placement_changed(self, key: Key, sequence: int, *, bound: bool, gone: bool) -> None:
+        """A placement of this name was stored, or has ended, with this sequence."""
         self.touch(key)
+        known = self._runs.get(key)
+        if known is not None and known.stop and (bound or known.sequence < sequence):
+            del self._runs[key]
         if self._orphans or key in self._pods.by_name:
             self._orphans = None
         if gone:
@@ -103,8 +116,10 @@ class PodSteps:
         self._evictions.found(data, ended=event.tombstone or data.phase.terminal)
         if event.tombstone:
             self.touch(key)
-            self._runs.pop(key, None)
             self._evictions.forget(data.uid)
+            self._runs.pop(key, None)
+            if reports_stop(event) and self._is_about(self._pods.by_name.get(key), event):
+                self._runs[key] = _Report(data, event.sequence, event.time, stop=True)
             return True
         step = self._steps.get(key)
         expected = step is not None and step.steady and step.report == data
@@ -118,6 +133,11 @@ class PodSteps:
                 ends = container.finished_at + timedelta(seconds=container.backoff_seconds)
                 self._backoffs.setdefault(key, []).append(ends)
         return not expected
+
+    @staticmethod
+    def _is_about(placed: DecodedPlacement | None, stop: Event) -> bool:
+        """Return whether a pod's stop is about its present placement; a load may bring that later."""
+        return placed is None or (placed.placement.phase is _TERMINATING and sequence_of(placed.ref) < stop.sequence)
 
     def observe(self, before: Observation | None, seen: Observation, changed: Set[str] | None) -> None:
         """Take the newest observation. `changed`: uids of pods whose states may differ from the last one; None: unknown."""
@@ -234,7 +254,8 @@ class PodSteps:
         for key in sorted(self.open):
             placed, known = self._pods.by_name.get(key), self._runs.get(key)
             if placed is None:
-                if known is None:
+                if known is None or known.stop:
+                    self._runs.pop(key, None)
                     self.open.discard(key)
                 else:
                     ends.append(self._end(key, known, now))
@@ -247,19 +268,28 @@ class PodSteps:
             if step is not None and self._is_starting(key, step, known, now):
                 continue
             if known is None or known.status != report:
-                last = known.time if known is not None and report.phase.terminal else None
-                events.append(
-                    Event(
-                        subject=run_subject(self._node, *key),
-                        data=report,
-                        causes=(placed.ref, *_eviction_of(known, report.uid)),
-                        time=now,
-                        replaces=replaces(last, now),
-                    )
-                )
-            elif step is None or step.steady:
+                events.append(self._told(key, report, placed, known, now))
+            elif step is None or step.steady or self._is_over(key, step, seen):
                 self.open.discard(key)
         return events + ends
+
+    def _told(
+        self, key: Key, report: RunStatus, placed: DecodedPlacement, known: _Report | None, now: datetime
+    ) -> Event:
+        """Return a report as an event: the tombstone of the run if the pod was stopped."""
+        subject, causes = run_subject(self._node, *key), (placed.ref, *_eviction_of(known, report.uid))
+        if report.phase is _STOPPED:
+            return ending(subject, report, causes, time=now)
+        last = known.time if known is not None and report.phase.terminal else None
+        return Event(subject=subject, data=report, causes=causes, time=now, replaces=replaces(last, now))
+
+    def _is_over(self, key: Key, step: PodStep, seen: Observation) -> bool:
+        """Return whether a pod has ended and nothing of it is left to end or to remove."""
+        return (
+            step.report.phase.terminal
+            and all(isinstance(order, Collect) for order in step.orders)
+            and not self._has_groups(key, seen)
+        )
 
     def _is_starting(self, key: Key, step: PodStep, known: _Report | None, now: datetime) -> bool:
         """Return whether a pod's containers were ordered to start less than START ago. The phase Pending is

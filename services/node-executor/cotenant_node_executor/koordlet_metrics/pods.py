@@ -27,7 +27,7 @@ def _amounts(of: Callable[[Container], dict[str, Scalar]], core: ExecutorCore) -
             for name, unit in OVERCOMMITTED.items():
                 try:
                     if name in amounts:
-                        labels = container_labels(own, container)
+                        labels = container_labels(core, own, container)
                         yield parse_value(amounts[name]), {**labels, "resource": name, "unit": unit}
                 except QuantityError:
                     continue

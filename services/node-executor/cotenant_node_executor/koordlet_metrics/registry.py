@@ -1,7 +1,8 @@
 """The metrics of koordlet, by its names and labels: dashboards made for it read this executor.
 
 In: the core of one node. Out: values with their labels, computed when they are read. Counters start at 0 with each load and
-keep koordlet's names, which do not end in `_total`. A container has no id here, so `container_id` is `<pod uid>/<container>`.
+keep koordlet's names, which do not end in `_total`. A container without an id in kubelet's status has the `container_id`
+`<pod uid>/<container>`.
 Source: koordlet's metrics (v1.8).
 
 They go to the page of Prometheus directly, since OpenTelemetry's SDK would triple the cost of their thousands of series, and

@@ -75,7 +75,7 @@ def _scaled(knob: Knob, core: ExecutorCore) -> Iterator[Value]:
         for container in pod.spec.containers:
             desired = core.desired(f"{group}/{container.name}", knob)
             if desired is not None and desired.strategy == burst.NAME:
-                labels = container_labels(own, container)
+                labels = container_labels(core, own, container)
                 del labels["pod_uid"]
                 yield float(desired.value), labels
 

@@ -48,9 +48,12 @@ def pods(core: ExecutorCore) -> Iterator[tuple[str, Pod, dict[str, str], str]]:
             yield uid, placed.view.manifest, own, placed.view.group
 
 
-def container_labels(pod: dict[str, str], container: Container) -> dict[str, str]:
-    """The labels of a container, from those of its pod."""
-    return {**pod, "container_id": f"{pod['pod_uid']}/{container.name}", "container_name": container.name}
+def container_labels(core: ExecutorCore, pod: dict[str, str], container: Container) -> dict[str, str]:
+    """The labels of a container, from those of its pod. Its id is the one that kubelet's status states, else made of names."""
+    placed = core.placed.get((pod["pod_namespace"], pod["pod_name"]))
+    ids = placed.to_run.container_ids if placed is not None and placed.to_run is not None else {}
+    own = next((number for number, name in ids.items() if name == container.name), f"{pod['pod_uid']}/{container.name}")
+    return {**pod, "container_id": own, "container_name": container.name}
 
 
 def of_containers(core: ExecutorCore, readings: Mapping[str, T]) -> Iterator[tuple[T, dict[str, str]]]:
@@ -59,4 +62,4 @@ def of_containers(core: ExecutorCore, readings: Mapping[str, T]) -> Iterator[tup
         for container in pod.spec.containers:
             found = readings.get(f"{group}/{container.name}")
             if found is not None:
-                yield found, container_labels(own, container)
+                yield found, container_labels(core, own, container)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from cotenant_node_executor.sampling.counters import CounterFiles, counter_files, read_counters, read_pressure, read_pressures
 from cotenant_node_executor.sampling.given import GivenMachine
@@ -29,6 +30,7 @@ from cotenant_node_executor.sampling.snapshot import (
     UsageSnapshot,
 )
 from cotenant_node_executor.sampling.usage import CumulativeCounter, group_milli, throttled_ratio
+from cotenant_node_executor.targets.cgroup.tree import read_file
 from cotenant_node_executor.targets.interface import ROOT_GROUP, CgroupDriver
 from cotenant_node_executor.targets.parse import parse_cpu_stat, parse_cpu_usage_ns, parse_memory_stat
 
@@ -52,9 +54,12 @@ class Sampler:
         proc: Path = Path("/proc"),
         cpu_capacity_milli: int | None = None,
         given: GivenMachine | None = None,
+        lone_containers: bool = False,
     ) -> None:
         """``group_pressure``: whether groups have pressure files (the capability "psi.group"). ``given``: the part of the
-        machine that is measured; None: all of it."""
+        machine that is measured; None: all of it. ``lone_containers``: the only group in a pod's group holds all of the pod's
+        processes, so that its usage is the pod's, read once."""
+        self._lone_containers = lone_containers
         self._driver = driver
         self._group_pressure = group_pressure
         self._proc = proc
@@ -144,16 +149,39 @@ class Sampler:
                     continue
                 usage = self._read(group, now, fresh, skipped)
                 if usage is not None:
-                    containers = self._read_containers(children.get(group, ()), now, fresh, skipped)
+                    containers = self._read_containers(children.get(group, ()), usage, now, fresh, skipped)
                     uid = name.removeprefix("pod")
                     found[uid] = PodSample(uid, tier or "guaranteed", usage, containers)
         return dict(sorted(found.items())), tiers
 
     def _read_containers(
-        self, groups: list[str] | tuple[()], now: int, fresh: dict[str, _Last], skipped: list[Skipped]
+        self, groups: list[str] | tuple[()], pod: GroupUsage, now: int, fresh: dict[str, _Last], skipped: list[Skipped]
     ) -> tuple[ContainerUsage, ...]:
+        if self._lone_containers and len(groups) == 1:
+            lone = self._read_lone(groups[0], pod, now, fresh, skipped)
+            return (ContainerUsage(groups[0].rpartition("/")[2], lone),) if lone is not None else ()
         read = ((group, self._read(group, now, fresh, skipped, pressure=False)) for group in groups)
         return tuple(ContainerUsage(group.rpartition("/")[2], usage) for group, usage in read if usage is not None)
+
+    def _read_lone(
+        self, group: str, pod: GroupUsage, now: int, fresh: dict[str, _Last], skipped: list[Skipped]
+    ) -> GroupUsage | None:
+        """The only container of a pod: its pod's usage, and the throttling by its own quota."""
+        key = f"own:{group}"
+        last, of_pod = self._last.get(key), fresh[f"own:{pod.group}"]
+        files = last.files if last else counter_files(self._driver.stat_path, group)
+        text = read_file(files.stat) if files.stat else None
+        if text is None:
+            return self._read(group, now, fresh, skipped, pressure=False)
+        try:
+            stat = parse_cpu_stat(self._driver.version, text) if "nr_periods" in text else None
+        except ValueError as error:
+            skipped.append(Skipped(group, str(error)))
+            return None
+        periods = None if stat is None else (stat.nr_periods, stat.nr_throttled)
+        fresh[key] = _Last(of_pod.cpu, periods, files)
+        ratio = throttled_ratio(last.periods if last else None, periods) if periods else None
+        return replace(pod, group=group, throttled_ratio=ratio, pressure=_NO_PRESSURE)
 
     def _read_applications(
         self, now: int, applications: Mapping[str, str], fresh: dict[str, _Last], skipped: list[Skipped]

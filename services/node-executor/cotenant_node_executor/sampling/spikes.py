@@ -7,6 +7,9 @@ explain it, RISE_PERCENT of the node being allowed beside it:
 
     used - (sample + RISE_PERCENT of the node) x length  >=  node x min(max(LEAST_NS, DEVIATIONS x s x sqrt(length)), MOST_NS)
 
+if a service waits for CPU meanwhile. Where none does, as they run before best-effort work, CERTAIN times max(...) is required,
+which has no upper limit then: so clear a rise needs no other evidence.
+
 s is the standard deviation of their CPU time, as a share of the node and for a length of 1 ns, by the differences between
 successive readings, to which a usage that stays higher or lower adds nothing. It covers readings that no span reaches any
 more (about MEMORY of them, 6 s), so that a rise does not hide itself. While fewer than FIRST are known, it is MOST_NS. A rise
@@ -38,6 +41,7 @@ MEASURED_NS, CONFIRMED_NS = 25_000_000, 10_000_000
 RISE_PERCENT = 5
 LEAST_NS, MOST_NS = 2_500_000, 7_000_000
 DEVIATIONS = 3.5
+CERTAIN = 2
 MEMORY, FIRST = 256, 40
 MOST_READINGS = 12
 """Spans begin at one of them: the last 0.1 to 0.3 s."""
@@ -63,12 +67,13 @@ class Fluctuation:
         found = difference * difference / (1 / length_ns + 1 / last[1])
         self._variance += (found - self._variance) / self._readings
 
-    def spike_ns(self, length_ns: int, capacity_milli: int) -> float:
-        """The excess of CPU time that makes a span of this length a spike."""
+    def spike_ns(self, length_ns: int, capacity_milli: int, *, waits: bool) -> float:
+        """The excess of CPU time that makes a span of this length a spike, if a service waits or none does."""
         most, least = (capacity_milli * each / 1000 for each in (MOST_NS, LEAST_NS))
         if self._readings < FIRST:
-            return most
-        return min(max(least, DEVIATIONS * sqrt(self._variance * length_ns)), most)
+            return most if waits else CERTAIN * most
+        unusual = max(least, DEVIATIONS * sqrt(self._variance * length_ns))
+        return min(unusual, most) if waits else CERTAIN * unusual
 
 
 class Spikes:
@@ -82,6 +87,10 @@ class Spikes:
         self._fluctuation = Fluctuation()
         self.due_ns: int | None = None
         """When the counter is to be read; None: it is not."""
+        self._paths: dict[str, str] = {}
+        """Of the counters, by group: joining them costs as much as a reading."""
+        self._used: tuple[UsageSnapshot | None, int] = (None, 0)
+        """The services' CPU in the sample that was looked at last."""
 
     def watch(self, sample: UsageSnapshot) -> None:
         """Measure the services of this sample from now on. Readings of the same groups stay."""
@@ -105,29 +114,32 @@ class Spikes:
         if counter is not None:
             readings.append(counter)
             self._leave()
-        _, excess_percent = self._largest(sample)
+        _, excess_percent = self._largest(sample, waits=True)
         self.due_ns = now_ns + (CONFIRMED_NS if excess_percent >= 50 else MEASURED_NS)
 
-    def found(self, sample: UsageSnapshot, now_ns: int) -> UsageSnapshot | None:
-        """Return the sample with the services' CPU as it is now; None where it did not rise enough."""
-        began, excess_percent = self._largest(sample)
+    def found(self, sample: UsageSnapshot, now_ns: int, *, waits: bool) -> UsageSnapshot | None:
+        """Return the sample with the services' CPU as it is now; None where it did not rise enough. `waits`: whether a service
+        waits for CPU."""
+        began, excess_percent = self._largest(sample, waits=waits)
         if began is None or excess_percent < 100:
             return None
         milli = group_milli(began, self._readings[-1])
         return with_services(sample, milli, now_ns) if milli is not None else None
 
-    def _largest(self, sample: UsageSnapshot) -> tuple[CumulativeCounter | None, int]:
+    def _largest(self, sample: UsageSnapshot, *, waits: bool) -> tuple[CumulativeCounter | None, int]:
         """Where the span with the largest excess begins, relative to a spike's of this length, and this in percent."""
         began, largest = None, 0.0
         capacity = sample.node.cpu_capacity_milli
         if len(self._readings) < 2 or not capacity:
             return began, 0
-        allowed = _services_milli(sample) + capacity * RISE_PERCENT // 100
+        if self._used[0] is not sample:
+            self._used = sample, _services_milli(sample)
+        allowed = self._used[1] + capacity * RISE_PERCENT // 100
         last = self._readings[-1]
         for reading in self._readings:
             length = last.at_ns - reading.at_ns
             excess = last.value - reading.value - allowed * length / 1000
-            if excess > 0 and (relative := excess / self._fluctuation.spike_ns(length, capacity)) > largest:
+            if excess > 0 and (relative := excess / self._fluctuation.spike_ns(length, capacity, waits=waits)) > largest:
                 began, largest = reading, relative
         return began, int(largest * 100)
 
@@ -154,9 +166,13 @@ class Spikes:
         return CumulativeCounter(value, now_ns) if value is not None else None
 
     def _value(self, group: str) -> int | None:
-        path = self._driver.stat_path(group, Stat.CPU_USAGE)
-        content = read_file(path) if path is not None else None
-        return parse_cpu_usage_ns(self._driver.version, content) if content is not None else None
+        path = self._paths.get(group) or str(self._driver.stat_path(group, Stat.CPU_USAGE) or "")
+        content = read_file(path) if path else None
+        if content is None:
+            self._paths.pop(group, None)
+            return None
+        self._paths[group] = path
+        return parse_cpu_usage_ns(self._driver.version, content)
 
 
 def _services_milli(sample: UsageSnapshot) -> int:

@@ -3,7 +3,7 @@
 In: samples, and PSI triggers on the pressure files of services (the burstable group, each guaranteed pod) and of the node's
 memory. Out: a spike of the services' CPU (`spikes`); that a sample is wanted now. While best-effort pods run beside services
 and suppression is on, the services' CPU is measured all the time, by one counter or two: when a trigger fires, their
-recent usage is known, and for FOLLOWED_NS each measurement counts. A rise without a waiting service is ignored; whether one
+recent usage is known, and for FOLLOWED_NS a smaller rise is a spike than while no service waits. Whether one
 waits is read with each measurement too (`stalls`), as the kernel checks its triggers every 50 ms only. Without
 pressure files nothing is measured, and samples are taken every second as usual.
 
@@ -90,8 +90,9 @@ class Urgency:
             self._spikes.read(self.spike or sample, now_ns)
             services_wait = self._stalls.found(now_ns) or services_wait
         found = None
-        if services_wait or (measured and now_ns < self._followed_until_ns):
-            found = self._spikes.found(self.spike or sample, now_ns)
+        if services_wait or measured:
+            waits = services_wait or now_ns < self._followed_until_ns
+            found = self._spikes.found(self.spike or sample, now_ns, waits=waits)
             self.spike = found or self.spike
         again = None if self._spikes.due_ns is None else max(0.0, (self._spikes.due_ns - now_ns) / 1e9)
         return TriggerCheck(found is not None or self.wants_sample, again)

@@ -73,6 +73,8 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     host_applications: list[_Application] | None = None
 
 
+HOST_APPLICATIONS = _Spec
+"""The shape of the member that is read here."""
 _DECODER = msgspec.json.Decoder(_Spec)
 
 

@@ -4,8 +4,8 @@ In: the NodeSLO's spec, or an annotation's text. Out: a frozen struct. Names mat
 decoder: `MBAPercent` and `mbaPercent`, `iocfg` and `ioCfg` both occur. A spec is decoded once.
 
 There are two readers. `section` raises SectionError with the field's path for a value of another type, and null unsets a field:
-the strategy keeps its last decision, and the error is published on topic `refusals`. `readable_section` returns None, and null
-counts as absent, for strategies that are off without a readable section; they publish its `problems`.
+the strategy keeps its last decision. `readable_section` returns None, and null counts as absent, for strategies that are off
+without a readable section. The NodeSLO in force has no such values (`strategies.node_slo`), so that they are the second guard.
 
 The QoS classes are merged with their built-in defaults, and a disabled class has neutral values, so that its consumer applies
 the values as they are. A section with `dryRun: true` is read like any other; its strategies' decisions are reported and not
@@ -16,9 +16,9 @@ Bounds: that of `by_identity`, and REMEMBERED documents.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache
-from typing import Generic, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct, inspect
@@ -36,6 +36,10 @@ THRESHOLD, QOS, SYSTEM = "resourceUsedThresholdWithBE", "resourceQOSStrategy", "
 CLASSES = {"LSR": "lsrclass", "LS": "lsclass", "BE": "beclass", "SYSTEM": "systemclass"}
 """The field of each QoS class in the QoS strategy; LSE has that of LSR."""
 ROOT_CLASS = "cgrouproot"
+CPU_PART = "cpuQOS"
+"""The part of a class that several strategies follow."""
+CLASS_NAMES = ("lsrClass", "lsClass", "beClass", "systemClass", "cgroupRoot")
+"""The fields of the QoS strategy as documents spell them."""
 _NEVER_DISABLED = frozenset(("systemclass", ROOT_CLASS))
 _DRY_RUN = "dryrun"
 
@@ -44,12 +48,37 @@ class SectionError(ValueError):
     """A document, a section or a field of another type than its reader expects; the text names it."""
 
 
+class SectionShape(Struct, frozen=True):
+    """A part of the NodeSLO that a strategy reads: its path, such as resourceQOSStrategy, beClass, blkioQOS, and the struct
+    that it becomes, whose fields all have defaults."""
+
+    path: tuple[str, ...]
+    shape: type[Struct]
+
+
+class DryRunSwitch(Struct, frozen=True, rename="camel"):
+    """The member that every section of strategies, and every part of a QoS class, has."""
+
+    dry_run: bool | None = None
+
+
+def of_classes(part: str, *shapes: type[Struct], classes: Iterable[str] = CLASS_NAMES) -> tuple[SectionShape, ...]:
+    """Return the shapes of a part of the QoS classes, such as memoryQOS."""
+    return tuple([SectionShape((QOS, name, part), shape) for name in classes for shape in shapes])
+
+
 # -- documents -----------------------------------------------------------------------------------------------------------
 
 
 def lower_name(field: str) -> str:
     """Return the name of a struct's field as documents spell it here: read_bps -> readbps."""
     return field.replace("_", "")
+
+
+def camel_name(field: str) -> str:
+    """Return the same as Koordinator spells it: low_limit_percent -> lowLimitPercent."""
+    head, *rest = field.split("_")
+    return head + "".join([word.capitalize() for word in rest])
 
 
 def lowered_object(text: str | bytes | msgspec.Raw) -> JsonObject:
@@ -67,13 +96,14 @@ def lowered_object(text: str | bytes | msgspec.Raw) -> JsonObject:
 
 
 def _lowered_members(value: Mapping[str, JsonValue]) -> JsonObject:
-    return {key.lower(): _lowered(below) for key, below in value.items()}
+    return {key.lower(): lowered(below) for key, below in value.items()}
 
 
-def _lowered(value: JsonValue) -> JsonValue:
+def lowered(value: JsonValue) -> JsonValue:
+    """Return a value with the names of all its objects in lower case. Raises RecursionError."""
     if isinstance(value, dict):
         return _lowered_members(value)
-    return [_lowered(below) for below in value] if isinstance(value, list) else value
+    return [lowered(below) for below in value] if isinstance(value, list) else value
 
 
 def without_nulls(value: JsonObject) -> JsonObject:
@@ -106,7 +136,8 @@ def fitted(given: Mapping[str, JsonValue], shape: type[T], where: str) -> T:
 
 
 @cache
-def _fields(kind: type[Struct]) -> dict[str, tuple[str, inspect.Type]]:
+def fields_of(kind: type[Struct]) -> dict[str, tuple[str, inspect.Type]]:
+    """Return the name and the type of each field of a struct, by the name in lower case."""
     info = inspect.type_info(kind)
     assert isinstance(info, inspect.StructType)
     return {each.encode_name.lower(): (each.encode_name, each.type) for each in info.fields}
@@ -117,7 +148,7 @@ def _spelled(value: JsonValue, kind: inspect.Type) -> JsonValue:
     options = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
     for option in options:
         if isinstance(option, inspect.StructType) and isinstance(value, dict):
-            fields = _fields(option.cls)
+            fields = fields_of(option.cls)
             named = ((fields.get(key), each) for key, each in value.items())
             return {found[0]: _spelled(each, found[1]) for found, each in named if found is not None}
         if isinstance(option, inspect.ListType | inspect.VarTupleType) and isinstance(value, list):
@@ -150,36 +181,20 @@ def section(slo: NodeSLORendered | None, name: str, shape: type[T]) -> T:
     return fitted(raw_section(slo, name), shape, name)
 
 
-class ReadableSection(Generic[T]):
-    """A reader of a section, of the whole spec for no name."""
+def readable_section(name: str, shape: type[T]) -> Callable[[NodeSLORendered], T | None]:
+    """Return a reader of a section, of the whole spec for no name; it returns None where that is missing or unreadable."""
 
-    def __init__(self, name: str, shape: type[T]) -> None:
-        @by_identity
-        def read(slo: NodeSLORendered) -> T | str | None:
-            try:
-                given = without_nulls(_spec(slo))
-                if name and name.lower() not in given:
-                    return None
-                return fitted(object_of(given, name) if name else given, shape, name)
-            except ValueError as error:
-                return str(error)
+    @by_identity
+    def read(slo: NodeSLORendered) -> T | None:
+        try:
+            given = without_nulls(_spec(slo))
+            if name and name.lower() not in given:
+                return None
+            return fitted(object_of(given, name) if name else given, shape, name)
+        except ValueError:
+            return None
 
-        self._read = read
-
-    def __call__(self, slo: NodeSLORendered) -> T | None:
-        """The section; None where it is missing or unreadable."""
-        found = self._read(slo)
-        return None if isinstance(found, str) else found
-
-    def problems(self, slo: NodeSLORendered | None) -> tuple[str, ...]:
-        """Why the section is unreadable; empty where it is readable or missing."""
-        found = self._read(slo) if slo is not None else None
-        return (f"{found}: it counts as absent",) if isinstance(found, str) else ()
-
-
-def readable_section(name: str, shape: type[T]) -> ReadableSection[T]:
-    """Return a reader of a section, of the whole spec for no name."""
-    return ReadableSection(name, shape)
+    return read
 
 
 def is_asked(slo: NodeSLORendered | None, of: Callable[[NodeSLORendered], bool]) -> bool:
@@ -207,19 +222,31 @@ def class_part(
 
 
 def states(strategy: Mapping[str, JsonValue], part: str) -> bool:
-    """Return whether any class of the QoS strategy has this part."""
-    return any(part.lower() in object_of(strategy, field) for field in (*CLASSES.values(), ROOT_CLASS))
+    """Return whether any class of the QoS strategy has this part; null counts as absent."""
+    return any(object_of(strategy, field).get(part.lower()) is not None for field in (*CLASSES.values(), ROOT_CLASS))
 
 
-def is_dry_run(slo: NodeSLORendered | None, name: str) -> bool:
-    """Whether a section is a dry run; "" is no section."""
-    return bool(name) and slo is not None and name.lower() in _dry_sections(slo)
+def is_dry_run(slo: NodeSLORendered | None, name: str, part: str = "") -> bool:
+    """Whether a section is a dry run, or a part of the QoS classes in any class; "" is no section, or no part."""
+    if not name or slo is None:
+        return False
+    dry = _dry_sections(slo)
+    return name.lower() in dry or bool(part and part.lower() in dry)
 
 
 @by_identity
 def _dry_sections(slo: NodeSLORendered) -> frozenset[str]:
+    """The names of sections, and of parts of QoS classes, in lower case; no name is both."""
     try:
         document = _spec(slo)
     except ValueError:
         return frozenset()
-    return frozenset(name for name, part in document.items() if isinstance(part, dict) and part.get(_DRY_RUN) is True)
+    classes = document.get(QOS.lower())
+    of_classes = list(classes.values()) if isinstance(classes, dict) else []
+    return frozenset(
+        name
+        for holder in (document, *of_classes)
+        if isinstance(holder, dict)
+        for name, below in holder.items()
+        if isinstance(below, dict) and below.get(_DRY_RUN) is True
+    )

@@ -16,7 +16,7 @@ from cotenant_node_executor.sampling.latency.readings import NO_SERVICES, Servic
 from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.sampling.threads import NO_THREADS, Threads
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
-from cotenant_node_executor.targets.disks import Storage
+from cotenant_node_executor.targets.disks import NO_DEVICES, Storage, VolumeDevices
 from cotenant_node_executor.targets.interface import Knob, NodeCapabilities
 from cotenant_node_executor.targets.other.realtime import NO_REALTIME, RealtimeState
 
@@ -103,6 +103,8 @@ class Situation(Struct, frozen=True):
     """Page cache that was not accessed for minutes, by the pod's uid; None where it is not measured. One object a reading."""
     services: Services = NO_SERVICES
     """Services' reports of their own latency."""
+    volumes: VolumeDevices = NO_DEVICES
+    """The devices of pods' volumes, as far as their containers show them."""
 
     @property
     def offered(self) -> Mapping[str, int]:

@@ -13,7 +13,9 @@ from enum import Enum
 from msgspec import Struct
 
 from cotenant.events.node.resources import NodeSLORendered
+from cotenant.model.values import Value
 from cotenant_node_executor.strategies.pod_view import PodShape
+from cotenant_node_executor.strategies.sections import SectionShape
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.targets.address import Attribute, Place
 from cotenant_node_executor.targets.interface import NodeCapabilities
@@ -53,6 +55,8 @@ class Evict(Struct, frozen=True):
     uid: str
     why: str
     grace_seconds: int = 30
+    by_offer: bool = False
+    """What the node offers decided it."""
 
 
 class Reset(Struct, frozen=True):
@@ -85,6 +89,13 @@ class StrategyDecision(Struct, frozen=True):
     """The values of the last decision stay, whatever `values` is: inputs are missing."""
     problems: tuple[str, ...] = ()
     """Requirements of the policy or an annotation that cannot be met: what, where, why. Published when they change."""
+
+
+class Problems(Value, frozen=True):
+    """A strategy's problem: what cannot be done, where, why. `strategy` is "" for values of the NodeSLO that cannot be read."""
+
+    strategy: str
+    texts: tuple[str, ...]
 
 
 class Input(Enum):
@@ -143,6 +154,10 @@ class Strategy(Struct, frozen=True):
     evictions_a_minute: int = 30
     section: str = ""
     """The section of the NodeSLO that it follows: with `dryRun` there, its values and evictions are reported and not done."""
+    part: str = ""
+    """The part of the QoS classes that it follows, such as blkioQOS: with `dryRun` there, in any class, likewise."""
+    reads: tuple[SectionShape, ...] = ()
+    """The parts of the NodeSLO that it reads. A value of another type is replaced before it decides (`strategies.node_slo`)."""
 
 
 RESTORE = Strategy(name="restore", topic="restored", sets=())

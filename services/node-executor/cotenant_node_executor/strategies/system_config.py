@@ -10,10 +10,11 @@ In: the NodeSLO's `systemStrategy`, the node's memory in bytes. Out: values of s
 | schedIdleSaverWmark | kernel/sched_idle_saver_wmark | as stated | at least 0 |
 | schedGroupIdentityEnabled | kernel/sched_group_identity_enabled | as stated | 0..1 |
 | schedFeatures | kernel/debug/sched_features | each `NAME` or `NO_NAME` | |
+| pageCacheLimitEnabled | kernel/mm/pagecache_limit/enabled | 1 or true, 0 or false | 0..1 |
 
 A file whose value is unset or out of range is not changed (no clamping). A file that this kernel lacks is skipped. A value
 that is no longer stated is restored to the file's former one (`targets.other.held`). Source: system config, koordlet rule as of
-v1.7.
+v1.7, and pageCacheLimitEnabled of its newest version.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from msgspec import Struct
 
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
-from cotenant_node_executor.strategies.sections import SYSTEM, lower_name, section
+from cotenant_node_executor.strategies.sections import SYSTEM, SectionShape, camel_name, lower_name, section
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Desired, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place, Sysctl, SysctlAttribute, SysFile, SysFileAttribute
@@ -36,6 +37,18 @@ IDLE_SAVER = Sysctl("kernel/sched_idle_saver_wmark")
 GROUP_IDENTITY = Sysctl("kernel/sched_group_identity_enabled")
 REAPER = SysFile("kernel/mm/memcg_reaper/reap_background")
 FEATURES = SysFile("kernel/debug/sched_features")
+PAGE_CACHE_LIMITS = SysFile("kernel/mm/pagecache_limit/enabled")
+"""Of the whole machine, on Anolis' kernel: without it no group's limit counts."""
+_STATED: dict[Place, str] = {
+    MIN_FREE: "min_free_kbytes_factor",
+    WATERMARK: "watermark_scale_factor",
+    REAPER: "memcg_reap_back_ground",
+    IDLE_SAVER: "sched_idle_saver_wmark",
+    GROUP_IDENTITY: "sched_group_identity_enabled",
+    FEATURES: "sched_features",
+    PAGE_CACHE_LIMITS: "page_cache_limit_enabled",
+}
+"""The field that a file follows."""
 _FEATURE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 MAX_FEATURES = 64
 
@@ -49,6 +62,7 @@ class SystemStrategy(Struct, frozen=True, kw_only=True, rename=lower_name):
     sched_idle_saver_wmark: int | None = None
     sched_group_identity_enabled: int | None = None
     sched_features: dict[str, bool] | None = None
+    page_cache_limit_enabled: int | bool | None = None
 
 
 def system_values(config: SystemStrategy, memory_bytes: int) -> dict[Place, str]:
@@ -62,8 +76,9 @@ def system_values(config: SystemStrategy, memory_bytes: int) -> dict[Place, str]
         (REAPER, config.memcg_reap_back_ground, 0, 1),
         (IDLE_SAVER, config.sched_idle_saver_wmark, 0, 2**31 - 1),
         (GROUP_IDENTITY, config.sched_group_identity_enabled, 0, 1),
+        (PAGE_CACHE_LIMITS, config.page_cache_limit_enabled, 0, 1),
     )
-    found = {place: str(value) for place, value, low, high in numbers if value is not None and low <= value <= high}
+    found = {place: str(int(value)) for place, value, low, high in numbers if value is not None and low <= value <= high}
     # Names come in lower case from the section, and the kernel's are in upper case.
     features = {name.upper(): on for name, on in (config.sched_features or {}).items()}
     words = [name if on else f"NO_{name}" for name, on in sorted(features.items()) if _FEATURE.fullmatch(name)]
@@ -81,15 +96,18 @@ def decide(situation: Situation, _memory: Struct | None) -> StrategyDecision:
     """The files that the NodeSLO states."""
     if situation.slo is None:
         return StrategyDecision()
-    values = system_values(_config(situation.slo), situation.node.memory_bytes)
-    return StrategyDecision({place: (_desired(place, text),) for place, text in values.items()})
+    config = _config(situation.slo)
+    values = system_values(config, situation.node.memory_bytes)
+    return StrategyDecision({place: (_desired(place, text, config),) for place, text in values.items()})
 
 
-def _desired(place: Place, text: str) -> Desired:
+def _desired(place: Place, text: str, config: SystemStrategy) -> Desired:
+    name = _STATED[place]
+    stated = getattr(config, name)
+    why = f"systemStrategy.{camel_name(name)}" + ("" if isinstance(stated, dict) else f" {int(stated)}")
     if isinstance(place, Sysctl):
-        return Desired(SysctlAttribute.VALUE, text, NAME, "systemStrategy")
-    attribute = SysFileAttribute.WORDS if place == FEATURES else SysFileAttribute.VALUE
-    return Desired(attribute, text, NAME, "systemStrategy")
+        return Desired(SysctlAttribute.VALUE, text, NAME, why)
+    return Desired(SysFileAttribute.WORDS if place == FEATURES else SysFileAttribute.VALUE, text, NAME, why)
 
 
 STRATEGY = Strategy(
@@ -98,4 +116,5 @@ STRATEGY = Strategy(
     sets=(SysctlAttribute.VALUE, SysFileAttribute.VALUE, SysFileAttribute.WORDS),
     decide=decide,
     section=SYSTEM,
+    reads=(SectionShape((SYSTEM,), SystemStrategy),),
 )

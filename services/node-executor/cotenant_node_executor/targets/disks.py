@@ -6,8 +6,15 @@ In: the tables that `other.storage` reads. Out: the number `<major>:<minor>` of 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 from msgspec import Struct
+
+MountPaths: TypeAlias = Mapping[str, Mapping[str, str]]
+"""Of a pod: by a container's control group, the name of a volume by its path in the container."""
+VolumeDevices: TypeAlias = Mapping[str, Mapping[str, str]]
+"""By the pod's uid, the device of a volume by the volume's name, empty for one that is on no block device."""
+NO_DEVICES: VolumeDevices = {}
 
 
 class UnknownDiskError(ValueError):
@@ -40,10 +47,14 @@ class Storage(Struct, frozen=True):
         return number
 
     def of_mount(self, path: str) -> str:
-        """Return the number of the disk below a mount point, whose device is a disk, a partition or a logical volume. Raises
-        UnknownDiskError."""
+        """Return the number of the disk below a mount point. Raises UnknownDiskError."""
         device = self.mounts.get(path)
         if device is None:
             raise UnknownDiskError(f"nothing is mounted at {path}")
+        return self.of_source(device)
+
+    def of_source(self, device: str) -> str:
+        """Return the number of the disk below what is mounted: a disk, a partition or a logical volume. Raises
+        UnknownDiskError."""
         group = self.mappers.get(device)
         return self.of_volume_group(group) if group is not None else self.of_device(device)

@@ -23,6 +23,7 @@ from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.figures import FigureCache
 from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.framework.series import RowSeries
+from cotenant_scheduler.plugins.reservation.matching import Ask
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.load.load_estimate import microseconds
 from cotenant_scheduler.state.node_cache import NodeCache
@@ -148,6 +149,61 @@ class Binding:
             count = len(keys)
             self._assumed.place_series(series.rows[:count], keys, charges[:count], assigned, placements)
         return len(keys)
+
+    def place_with_owners(
+        self, run: list[PodRecord], charges: list[Charge], evaluation: Evaluation, now: datetime, bound: list[Event]
+    ) -> int:
+        """Place consecutive pods of one shape, of which some may use reservations, as `place_series` does; return how many. It
+        ends where a place depends on pods that the same evaluation places before it: where a pod would use a reservation of a
+        row that has become one of theirs, or a row on which an owner was placed is as good as the next."""
+        if evaluation.spanning:
+            return 0
+        series = RowSeries(evaluation, sum(record.ask is None for record in run))
+        reports, assigned_as = self._nodes.load.reports, self._pods.assigned.of
+        facts = run[0].facts
+        assert facts is not None
+        now_us, shape, highest, most = microseconds(now), evaluation.shape, evaluation.highest, evaluation.most()
+        assigned = assigned_as(facts, shape, now_us)
+        alike = self._pods.assigned.by_shape
+        rows: list[int] = []
+        keys: list[PodKey] = []
+        charged: list[Charge] = []
+        placements: list[Placement] = []
+        pending: set[int] = set()
+        owned: set[int] = set()
+        best_owned = -1
+        count = 0
+        picks = zip(series.rows, series.worths, series.figures(self._figures), strict=True)
+        pick = next(picks, None)
+        for record, charge in zip(run, charges, strict=True):
+            if pick is None or evaluation.highest != highest:
+                break
+            if isinstance(record.ask, Ask):
+                apart, choice = self._reserving.apart_from(evaluation, record.ask, pending, most)
+                if not apart:
+                    break
+                if choice is not None:
+                    self.place(bound, record, choice.row, evaluation, charge, now, reserved=choice)
+                    evaluation.look_again(choice.row)
+                    owned.add(choice.row)
+                    best_owned = max(best_owned, evaluation.key(choice.row))
+                    count += 1
+                    continue
+            row, worth, figures = pick
+            assert record.facts is not None
+            other = reports(row, record.key) or not (alike or assigned_as(record.facts, shape, now_us) == assigned)
+            if other or row in owned or worth < best_owned:
+                break
+            placements.append(self._bind(bound, record, row, figures, charge, now, None, self._of_quota(charge)))
+            rows.append(row)
+            keys.append(record.key)
+            charged.append(charge)
+            pending.add(row)
+            pick = next(picks, None)
+            count += 1
+        if keys:
+            self._assumed.place_series(rows, keys, charged, assigned, placements)
+        return count
 
     def _of_quota(self, charge: Charge) -> tuple[str, ...]:
         """The messages about the quota that a pod is charged to."""

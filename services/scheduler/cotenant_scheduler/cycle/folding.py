@@ -16,7 +16,7 @@ from cotenant.domain.gangs import gang_id
 from cotenant.domain.network_topology import DEFAULT_TOPOLOGY
 from cotenant.events.envelope import Event
 from cotenant.events.gangs import PodGroupStatus
-from cotenant.events.node.runs import RunStatus
+from cotenant.events.node.runs import RunStatus, reports_stop
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, Waiting
 from cotenant.events.reservations import ReservationShare, ReservationStatus
@@ -109,6 +109,8 @@ class StateFolding:
                 if not event.tombstone and isinstance(event.data, RunStatus):
                     self._pods.store_run(event.data, sequence)
                 else:
+                    if isinstance(event.data, RunStatus) and reports_stop(event):
+                        self._pods.store_stop(event.data, sequence)
                     self._pods.drop_run(node, (namespace, name))
             case ("objects", "core", "pods", namespace, name):
                 if not event.tombstone and isinstance(event.data, ObjectStored):
@@ -121,7 +123,8 @@ class StateFolding:
                 self._pods.drop_placement(node, (namespace, name))
             case ("node", node, "reservation", name):
                 if not event.tombstone and isinstance(event.data, ReservationShare):
-                    self._assumed.confirm(reserve_key(name), placement_of(event.data), False)
+                    if self._assumed.holds(key := reserve_key(name)):
+                        self._assumed.confirm(key, placement_of(event.data), False)
                     return self._reservations.store_share(event.data, sequence)
                 self._reservations.drop_share(node, name)
             case ("waiting", namespace, name):

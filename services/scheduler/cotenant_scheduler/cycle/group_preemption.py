@@ -207,9 +207,9 @@ class GroupPreemption:
     def _free(self, record: PodRecord, evaluation: Evaluation, rows: IntArray | None) -> PreemptionCandidate | None:
         """Return where a member fits as the nodes are, in a reservation or beside them; None: nowhere."""
         ask = record.ask
-        reserved = self._reserving.choose(evaluation, ask) if isinstance(ask, Ask) else None
+        reserved = self._reserving.choose(evaluation, ask, rows) if isinstance(ask, Ask) else None
         used = None
-        if reserved is not None and (rows is None or reserved.row in rows):
+        if reserved is not None:
             row, allocation = reserved.row, reserved.allocation
             used = allocation.reservation if allocation is not None else None
         elif isinstance(ask, Ask) and (ask.required or ask.problem):

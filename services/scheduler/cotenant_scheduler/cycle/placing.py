@@ -9,7 +9,7 @@ Over 300 lines: the pass, and its end conditions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION, MAX_EVENTS_TOGETHER
@@ -27,7 +27,7 @@ from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
 from cotenant_scheduler.cycle.ordering.fair_walk import FairWalk
 from cotenant_scheduler.cycle.ordering.queue_head import REFUSED_OTHERWISE, QueueHead
 from cotenant_scheduler.cycle.ordering.shares import Shares
-from cotenant_scheduler.cycle.ordering.walk import PodRun, States, Walk
+from cotenant_scheduler.cycle.ordering.walk import PodRun, States, Walk, fitting
 from cotenant_scheduler.cycle.placing_groups import PlacingGroups
 from cotenant_scheduler.cycle.preempting import Preempting
 from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass, PodQueue, QueueEntry, events_of
@@ -101,11 +101,15 @@ class Placing:
         self._binding = Binding(profile, nodes, node_cache, pods, quotas, assumed, endings, reserving)
         self._shares = Shares(quotas.ledger) if queue_args.order is QueueOrder.FAIR else None
         self.head = QueueHead(
-            nodes, pods.records, queue, self._results, timedelta(seconds=queue_args.hold_after_seconds)
+            nodes, pods.records, queue, self._results, reserving, timedelta(seconds=queue_args.hold_after_seconds)
         )
         self._keeps_nominated = queue_args.order is not QueueOrder.PRIORITY
         """Whether room is kept for a nominated pod, too: its nomination does not count against those of a higher priority."""
         waiting.holds = self.head.holds
+        self._reach = MOST_EVENTS
+        """How many pods are looked at ahead to be placed at once between owners of reservations: no more than lately were."""
+        self._pause = WORTHWHILE
+        """How many pods are placed one by one once owners of reservations and others got in each other's way."""
         self.cut_short = False
         """Whether the last decision ended before it had tried the whole queue."""
         reserved_slots = ReservedSlots(nodes, reserving, pods.assigned)
@@ -190,7 +194,7 @@ class Placing:
                     continue
             if self._nominations.hold(shape.priority, alike.own_rooms):
                 previous = None
-            if alike is previous and evaluation is not None and follows is not None:
+            if previous is not None and previous.charge.shape is shape and evaluation is not None and follows is not None:
                 evaluation.follow(follows)
             else:
                 evaluation = self._results.evaluation(shape)
@@ -229,11 +233,18 @@ class Placing:
                 one_by_one -= 1
             elif plain and evaluation.in_columns and not self._nodes.counters_of(shape):
                 run = self._run(walk, alike, left)
-                if len(run.records) < WORTHWHILE:
+                if len(run.records) < WORTHWHILE or (run.owners and run.plain < WORTHWHILE):
                     one_by_one = max(len(run.records) - 1, 0)
+                    self._reach = MOST_EVENTS
                 else:
                     charges = [each.charge for each in run.classes]
-                    placed = self._binding.place_series(run.records, charges, evaluation, now, bound)
+                    if not run.owners:
+                        placed = self._binding.place_series(run.records, charges, evaluation, now, bound)
+                    else:
+                        placed = self._binding.place_with_owners(run.records, charges, evaluation, now, bound)
+                        self._reach = min(max(2 * placed, 4 * WORTHWHILE), MOST_EVENTS)
+                        self._pause = WORTHWHILE if placed >= WORTHWHILE else min(2 * self._pause, MOST_EVENTS)
+                        one_by_one = 0 if placed >= WORTHWHILE else self._pause
             if run is not None and placed:
                 for each in run.classes[:placed]:
                     each.template = each.stamp = None
@@ -308,23 +319,25 @@ class Placing:
         """Return the run of pods of one shape at the head of the queue that their quotas admit, in so many events; empty where
         it is too short to be placed at once."""
         mixed = walk.is_mixed()
-        if not mixed and len(alike.live) < WORTHWHILE:
+        owners = not mixed and self._reserving.any and walk.is_mixed(owners=True)
+        if not (mixed or owners) and len(alike.live) < WORTHWHILE:
             return PodRun([], [])
         admitted = self._admission.one_after_the_other(alike.charge.shape)
-        if mixed:
-            events = left
+        if not mixed:
+            charge = alike.charge
+            run = fitting(walk.run(left), left)
+            if not owners or len(run) >= WORTHWHILE:
+                if charge.membership is not None:
+                    del run[admitted.count(charge, len(run)) :]
+                return PodRun(run, [alike] * len(run))
+        events = left
 
-            def takes(record: PodRecord, of: EquivalenceClass) -> bool:
-                nonlocal events
-                events -= events_of(record)
-                return events >= 0 and admitted.admits(of.charge)
+        def takes(record: PodRecord, of: EquivalenceClass) -> bool:
+            nonlocal events
+            events -= events_of(record)
+            return events >= 0 and admitted.admits(of.charge)
 
-            return walk.mixed_run(left, takes)
-        charge = alike.charge
-        run = _fitting(walk.run(left), left)
-        if charge.membership is not None:
-            del run[admitted.count(charge, len(run)) :]
-        return PodRun(run, [alike] * len(run))
+        return walk.mixed_run(left if mixed else min(left, self._reach), takes, owners=owners)
 
 
 def _may_exceed(entry: QueueEntry, bound: int) -> bool:
@@ -332,14 +345,3 @@ def _may_exceed(entry: QueueEntry, bound: int) -> bool:
     has, but a batch has; or no batch has, which is then the reason."""
     members = len(entry.records)
     return entry.event_count > MOST_EVENTS and (bound + members <= MOST_TOGETHER or members > MOST_TOGETHER)
-
-
-def _fitting(run: Iterable[PodRecord], events: int) -> list[PodRecord]:
-    """The first pods of a run whose placements fit into so many events. Ending a waiting event takes one more."""
-    found = []
-    for record in run:
-        events -= 1 if record.waiting is None and record.ask is None else events_of(record)
-        if events < 0:
-            break
-        found.append(record)
-    return found

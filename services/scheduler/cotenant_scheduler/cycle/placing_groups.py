@@ -314,5 +314,5 @@ def _rooms_of(entry: QueueEntry) -> dict[PodKey, HeldRoom]:
         if nomination is not None:
             rooms[record.key] = nomination.node, nomination.reservation
         elif hold is not None:
-            rooms[record.key] = hold.node, None
+            rooms[record.key] = hold.node, hold.reservation
     return rooms

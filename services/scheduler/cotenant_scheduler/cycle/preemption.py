@@ -325,11 +325,11 @@ class Preemption:
 
 def _uses_what_is_held(held: Mapping[str, Use], counted: CountedPod, inside: Set[str]) -> bool:
     """Return whether a pod uses a reservation, none of these, that still holds room on its row: its end gives the room back to
-    that. Or whether it acts as a reservation that is used: its end gives only what its user does not take."""
+    that. Or whether it acts as a reservation that is used, or as one of these: its end does not give what that is to give."""
     used = counted.allocation.reservation if counted.allocation is not None else None
-    if used is not None and used.uid in inside:
-        return False
     use = held.get(used.uid) if used is not None else None
+    if used is not None and used.uid in inside:
+        return use is not None and use.reserve is counted
     return use is not None and use.reserve is not None and (use.reserve is not counted or bool(use.owners))
 
 

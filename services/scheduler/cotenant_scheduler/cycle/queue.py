@@ -278,6 +278,14 @@ class PodQueue:
     def __len__(self) -> int:
         return sum(len(alike.live) for alike in self.classes.values())
 
+    def exceeds(self, pods: int) -> bool:
+        """Return whether there are more pods than that."""
+        for alike in self.classes.values():
+            pods -= len(alike.live)
+            if pods < 0:
+                return True
+        return False
+
     def put(
         self,
         record: PodRecord,

@@ -27,11 +27,11 @@ from cotenant_scheduler.cycle.reservations.matched import Matched
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.what_if import RowPod
 from cotenant_scheduler.framework.evaluation import Evaluation
-from cotenant_scheduler.plugins.reservation.fitting import ReservationCapacity
 from cotenant_scheduler.plugins.reservation.matching import Ask
 from cotenant_scheduler.state.columns import IntArray
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.reservations.records import ReserveRecord
 
 ROWS = 100
 """Nodes that are tried."""
@@ -66,9 +66,9 @@ class ReservationPreemption:
         choice = self._preemption.best_without(evaluation.shape.priority, inside, trial)
         if choice is None:
             return None
-        room = trials[self._nodes.rows[choice.node]].room
-        assert room is not None
-        return msgspec.structs.replace(choice, reservation=ReservationUsed(name=room.name, uid=room.uid))
+        record = trials[self._nodes.rows[choice.node]].record
+        assert record is not None
+        return msgspec.structs.replace(choice, reservation=ReservationUsed(name=record.name, uid=record.uid))
 
 
 class _Trial:
@@ -89,7 +89,7 @@ class _Trial:
         self._evaluation = evaluation
         self._versions = [(counter, counter.version) for counter in nodes.counters]
         self._gone: dict[PodKey, RowPod] = {}
-        self.room: ReservationCapacity | None = None
+        self.record: ReserveRecord | None = None
         """The reservation that took the pod when it fitted last: those that were gone then are those that leave in the end."""
 
     def take(self, pod: RowPod) -> None:
@@ -107,7 +107,7 @@ class _Trial:
         found = self._candidates.takes(self._row, self._matched, self._evaluation)
         if found is None:
             return False
-        self.room = found.room
+        self.record = found.record
         return True
 
     def close(self) -> None:

@@ -43,6 +43,9 @@ CHANGE_PAUSE = timedelta(seconds=1)
 """An event with another set of reasons is stored after this time: quotas follow their nodes a moment later, and reasons
 alternate."""
 
+OF_GANGS = ("objects.core.pods.>", "objects.scheduling%2Esigs%2Ek8s%2Eio.podgroups.>")
+"""What can change whether a group has all the pods that it needs."""
+
 OF_TOPOLOGY = (
     "node.*.placement.>",
     "objects.core.nodes._.*",
@@ -193,7 +196,7 @@ class WaitingPods:
         return self._template(alike, waiting, ())
 
     def _of_group(
-        self, group: GroupClass, detail: str, code: str = "group", wakes_on: tuple[str, ...] = ("objects.core.pods.>",)
+        self, group: GroupClass, detail: str, code: str = "group", wakes_on: tuple[str, ...] = OF_GANGS
     ) -> WaitingTemplate:
         group.stamp = None
         waiting = Waiting(

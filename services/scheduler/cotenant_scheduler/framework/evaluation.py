@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cotenant_scheduler.framework.plugin import filter_of_row
+from cotenant_scheduler.framework.plugin import MAX_SCORE, filter_of_row
 from cotenant_scheduler.framework.profile import CODES_PER_FILTER
 from cotenant_scheduler.framework.row_keys import OF_CODE, RowKeys
 from cotenant_scheduler.framework.static_results import scaled
@@ -112,7 +112,11 @@ class Evaluation(RowKeys):
         """The highest raw scores that scores are normalised to."""
         return self._highest
 
-    def best_key(self) -> int:
-        """Return the highest key: the total score and the tie-break; below 0 if no node can take the shape."""
-        row = self.best()
-        return self._cells[row] if row >= 0 else -1
+    def most(self) -> int:
+        """Return what no total score exceeds, whatever is placed; not for shapes to which pods on other nodes matter."""
+        static = int(self._base[: self.nodes.size].max(initial=0)) >> TIE_BITS
+        return static + MAX_SCORE * sum(weight for _, weight, _ in self._scores)
+
+    def key(self, row: int) -> int:
+        """The key of a row: the total score and the tie-break; below 0 if it cannot take the shape."""
+        return self._cells[row]

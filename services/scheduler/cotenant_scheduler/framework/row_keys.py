@@ -295,6 +295,10 @@ class RowKeys:
         tops = ((int(raw[k][flips].max()), most) for (*_, k), most in zip(self._static.normalised, self._highest, strict=True))
         return any(top and top >= highest for top, highest in tops)
 
+    def look_again(self, row: int) -> None:
+        """Update one row that has changed before the others are; not for shapes to which pods on other nodes matter."""
+        self._update_row(row)
+
     def follow(self, row: int) -> None:
         """Update one row, given that everything else is current and only this row changed, once."""
         if self.spanning:

@@ -46,6 +46,8 @@ class RowSeries:
         self._evaluation = evaluation
         self._candidates, excluded = _candidates(evaluation.keys, wanted)
         self.rows: list[int] = []
+        self.worths: list[int] = []
+        """By pick, the lowest key of its row so far: what no other row has may be taken before it."""
         size = self._candidates.shape[0]
         if not size:
             return
@@ -82,6 +84,7 @@ class RowSeries:
             order = order[: int(ends[0]) + 1]
         self._order = order[: self._unchanged_until(order)]
         self.rows = self._candidates[self._owner[self._order]].tolist()
+        self.worths = self._worst[self._order].tolist()
 
     def _extend(self, some: IntArray, first: int, depth: int, worst_so_far: IntArray) -> None:
         """Evaluate candidates with `first` to `first` + `depth` - 1 additional pods."""

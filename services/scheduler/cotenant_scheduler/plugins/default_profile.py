@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from cotenant.domain.quota.hooks import HookPlugin
 from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.trees.terminating import Terminating
 from cotenant.model.bounds import MAX_SECONDS
@@ -51,6 +52,8 @@ class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel"):
     quota_ignore_pod_overhead: bool = False
     """The rules by which runtimes are computed: those of quota-tree (`scale_min`, `guarantee_usage`, ...), which need the same
     values."""
+    hook_plugins: tuple[HookPlugin, ...] = ()
+    """Rules of quota admission from other packages, asked in this order (`cotenant.domain.quota.hooks`)."""
     coscheduling: CoschedulingArgs = CoschedulingArgs()
     reservation: ReservationArgs = ReservationArgs()
     queue: QueueArgs = QueueArgs()

@@ -36,7 +36,7 @@ class LoadAwareScheduling:
     preemptible = False
     weight = 1
     normalise = Normalise.PLAIN
-    wakes_on = ("metrics.*", "node.*.run.>")
+    wakes_on = ("metrics.*", "node.*.placement.>", "node.*.run.>", "objects.core.nodes._.*")
 
     def concerns(self, shape: Shape) -> bool:
         return not shape.daemon

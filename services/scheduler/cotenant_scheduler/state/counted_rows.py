@@ -171,11 +171,16 @@ class CountedRows(NodeColumns):
         else:
             del self.priorities[priority]
 
+    def add_requests(self, row: int, shape: Shape, sign: int) -> None:
+        """Add what a pod of a shape requests to a row's columns (1), or take it away (-1), but for its load. Nothing is noted
+        as changed: the caller restores it."""
+        for cells, amount in (self._adds.get(shape) or self._adds_of(shape)).reported:
+            cells[row] += sign * amount
+
     def set_aside(self, row: int, key: PodKey, pod: CountedPod, sign: int) -> None:
         """Take a pod off a row for a moment (-1), or put it back (1): its requests, what it uses of a reservation, what
         counters hold; its load stays, which is measured. Nothing is noted as changed: the caller restores everything."""
-        for cells, amount in (self._adds.get(pod.shape) or self._adds_of(pod.shape)).reported:
-            cells[row] += sign * amount
+        self.add_requests(row, pod.shape, sign)
         used = pod.allocation.reservation if pod.allocation is not None else None
         if used is not None:
             unreported = used.name in self.held.unreported

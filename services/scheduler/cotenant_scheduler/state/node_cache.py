@@ -46,6 +46,8 @@ class NodeCache:
             facts.node = None
             facts.sequences.pop("object", None)
         else:
+            if "object" not in facts.sequences:
+                self._look_at_pods_of(name)
             facts.sequences["object"] = event.sequence
             facts.node = None
             facts.node = decode_node(event.data.object)

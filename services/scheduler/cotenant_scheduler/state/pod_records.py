@@ -1,19 +1,20 @@
-"""The records of the pods of one name: object, placements, runs, waiting event.
+"""The records of the pods of one name: object, placements, runs, waiting event; and which pods their executors have stopped.
 
 A `PlacementRecord` is the last message of a placement, with what the node and the quota are charged for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from datetime import datetime
 
 import msgspec
 
 from cotenant.domain.quota.membership import Membership
 from cotenant.domain.quota.trees.demands import ChargeClass
+from cotenant.engine.last_sequences import REMEMBERED_POSITIONS
 from cotenant.events.node.runs import RunStatus
-from cotenant.events.placements import Placement, Waiting
+from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.reading.shapes import ParsedPod, Shape
 from cotenant_scheduler.state.stored_placements import StoredPlacement
@@ -103,3 +104,50 @@ class PodRecord:
         return bool(self.runs) and facts is not None and any(
             run.uid == facts.uid and run.phase.final for run, _ in self.runs.values()
         )
+
+
+class StopReports:
+    """The reports that pods were stopped, with which their runs have ended (`events.node.runs.reports_stop`).
+
+    A report is about the terminating placement that it follows on LOG. Mutable; bound: the pods with such a placement, and
+    those that were stopped within the last REMEMBERED_POSITIONS of LOG.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, PodKey], tuple[str, int]] = {}
+        """The pod's uid and the report's sequence, by node and name."""
+        self._newest = 0
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def note(self, node: str, key: PodKey, uid: str, sequence: int) -> None:
+        """Take a report."""
+        self._known.pop((node, key), None)
+        self._known[node, key] = uid, sequence
+        self._newest = max(self._newest, sequence)
+
+    def bound(self, node: str, key: PodKey, sequence: int) -> None:
+        """A placement is bound; `sequence` is negative until it is stored."""
+        known = self._known.get((node, key))
+        if known is not None and (sequence < 0 or sequence > known[1]):
+            del self._known[node, key]
+
+    def of(self, node: str, key: PodKey, placed: PlacementRecord) -> int:
+        """Return the sequence of the report that this placement's pod was stopped; 0 without one."""
+        uid, sequence = self._known.get((node, key), ("", 0))
+        ends = uid == placed.data.uid and placed.data.phase is PlacementPhase.TERMINATING
+        return sequence if ends and placed.sequence < sequence else 0
+
+    def forget(self, records: Mapping[PodKey, PodRecord]) -> None:
+        """Drop old reports whose placement is gone. To be called when everything that a load brings is folded."""
+        oldest = self._newest - REMEMBERED_POSITIONS
+        while self._known:
+            (node, key), (uid, sequence) = next(iter(self._known.items()))
+            if sequence > oldest:
+                return
+            del self._known[node, key]
+            placed = records[key].placements.get(node) if key in records else None
+            if placed is not None and placed.data.uid == uid:
+                self._known[node, key] = uid, sequence
+                return

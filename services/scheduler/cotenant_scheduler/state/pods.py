@@ -25,7 +25,7 @@ from cotenant_scheduler.state.assigned_pods import AssignedPods
 from cotenant_scheduler.state.counting import PodKey, is_reserve
 from cotenant_scheduler.state.load.load_estimate import microseconds
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.pod_records import Charge, PlacementRecord, PodRecord
+from cotenant_scheduler.state.pod_records import Charge, PlacementRecord, PodRecord, StopReports
 from cotenant_scheduler.state.quotas.charged_pods import ChargedPods
 from cotenant_scheduler.state.reading.pod_reader import PodReader
 from cotenant_scheduler.state.reading.priorities import PriorityValues
@@ -33,6 +33,7 @@ from cotenant_scheduler.state.reading.shapes import ParsedPod, Shape
 from cotenant_scheduler.state.stored_placements import PlacementInterner, PlacementView, StoredPlacement
 
 F = TypeVar("F", bound=ParsedPod | None)
+_BOUND = PlacementPhase.BOUND
 
 
 class PodCache:
@@ -57,6 +58,7 @@ class PodCache:
         self._watched = watched
         self._interner = PlacementInterner()
         self.charged = ChargedPods(self.records, quotas)
+        self.stops = StopReports()
         self.acting: dict[PodKey, None] = {}
         """Pods that act as reservations while they are ready: of these, too, it matters whether they run."""
         self._bound_at: datetime | None = None
@@ -110,6 +112,8 @@ class PodCache:
         """Take over a placement, and return its record. `charge`: what was charged when it was assumed; only for the first
         placement of a pod without runs."""
         record = self._record(key)
+        if data.phase is _BOUND:
+            self.stops.bound(data.node, record.key, sequence)
         before = record.placements.get(data.node)
         # One copy of the manifest is enough.
         document = record.document if record.document == data.pod else None
@@ -178,6 +182,13 @@ class PodCache:
         if placed is not None:
             self._account(record, node, placed)
         self._changed(record)
+
+    def store_stop(self, data: RunStatus, sequence: int) -> None:
+        """Take over that a pod was stopped. Its room is released when its placement is gone, which follows."""
+        key = (data.namespace, data.name)
+        self.stops.note(data.node, key, data.uid, sequence)
+        if key in self.records:
+            self._changed(self.records[key])
 
     def drop_run(self, node: str, key: PodKey) -> None:
         """The run's report has ended."""

@@ -40,6 +40,8 @@ class BenchResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     fold_back_us_per_pod: float | None = None
     cpu_ms_per_pod: dict[str, float] = {}
     """By process, from the first submit on."""
+    stack_cpu_ms_per_pod: float | None = None
+    """The sum of these, without the processes that make the load and watch it."""
     peak_memory_mib: dict[str, int] = {}
     first_placement_seconds: float | None = None
     """From the start of the new process, including interpreter and imports."""

@@ -25,6 +25,8 @@ from cotenant_verification.bench.workload import BenchWorkload, node_events, quo
 
 LIMIT_SECONDS = 600.0
 SAMPLE_SECONDS = 0.2
+LOAD = ("submitter", "watcher")
+"""The processes that make the load and watch it."""
 
 
 async def _exists(path: Path) -> bool:
@@ -79,6 +81,7 @@ async def run(
         arrived = _waits(submitted, placed)
         running = _clocks(testbed.folder / "placed.running")
         ran = _waits(submitted, running)
+        cpu = {name: (after[name] - before.get(name, 0.0)) * 1000 / workload.pods for name in sorted(after)}
         batches = msgspec.json.decode((testbed.folder / "placed.batches").read_bytes(), type=list[int])
         return BenchResult(
             pods_per_second=_rate(submitted, placed),
@@ -96,9 +99,8 @@ async def run(
             largest_batch=max(batches, default=0),
             conflicts=testbed.conflicts(),
             loads=testbed.loads(),
-            cpu_ms_per_pod={
-                name: round((after[name] - before.get(name, 0.0)) * 1000 / workload.pods, 4) for name in sorted(after)
-            },
+            cpu_ms_per_pod={name: round(each, 4) for name, each in cpu.items()},
+            stack_cpu_ms_per_pod=round(sum(each for name, each in cpu.items() if name not in LOAD), 4),
             peak_memory_mib=dict(sorted(memory.items())),
         )
 

@@ -8,7 +8,7 @@ no load, which is measured. A nominated pod counts as if it had been placed when
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -70,10 +70,10 @@ def held_by_nominated(view: LogView, priority: int) -> Iterator[Held]:
         )
 
 
-def taken_on(view: LogView, node: str, folded: int) -> Counter[str]:
+def taken_on(view: LogView, node: str, folded: int, more: Iterable[Placement] = ()) -> Counter[str]:
     """What placements request on a node, by resource, and what reservations hold there beyond their users. Pods that had ended
-    there by the sequence `folded` request nothing."""
-    placements = list(view.held(node, folded))
+    there by the sequence `folded` request nothing. `more`: with these placements."""
+    placements = [*view.held(node, folded), *more]
     taken: Counter[str] = Counter()
     for placed in placements:
         taken.update(placed.requests)

@@ -25,6 +25,7 @@ from cotenant.model.times import EPOCH
 from cotenant.simulation import World
 from cotenant.simulation.links import LinkedLog
 from cotenant_yarn_copilot.capacity import YarnResource
+from cotenant_yarn_copilot.cluster_clients import ClusterClients
 from cotenant_yarn_copilot.config import CopilotConfig
 from cotenant_yarn_copilot.core import FILTERS
 from cotenant_yarn_copilot.node_id import DEFAULT_CLUSTER
@@ -174,7 +175,8 @@ class Copilot:
             return now + SOON
         if self._syncing is None:
             log = LinkedLog(world.streams.log, world.append)
-            self._syncing = Syncing(log, {DEFAULT_CLUSTER: self.cluster}, CopilotConfig(), now=lambda: world.now)
+            clients = ClusterClients({DEFAULT_CLUSTER: self.cluster})
+            self._syncing = Syncing(log, clients, CopilotConfig(), now=lambda: world.now)
         for event in inbox:
             self._syncing.copilot.apply(event)
             if isinstance(event.data, NodeResources):

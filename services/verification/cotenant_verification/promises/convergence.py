@@ -51,10 +51,11 @@ def no_work_is_left(moment: Moment) -> Wrong:
             run = view.last.get(run_subject(node, namespace, name))
             data = event.data
             assert isinstance(data, Placement)
-            if run is None or not isinstance(run.data, RunStatus) or run.data.uid != data.uid:
+            if data.phase is PlacementPhase.TERMINATING:
+                if _long_ago(data.terminating_at, moment):
+                    yield event.subject, f"{namespace}/{name} has been terminating on {node} since {data.terminating_at}"
+            elif run is None or not isinstance(run.data, RunStatus) or run.data.uid != data.uid:
                 yield event.subject, f"{namespace}/{name} is placed on {node}, whose executor has not reported it"
-            elif data.phase is PlacementPhase.TERMINATING and _long_ago(data.terminating_at, moment):
-                yield event.subject, f"{namespace}/{name} has been terminating on {node} since {data.terminating_at}"
     for subject, event in sorted(view.last.items()):
         if isinstance(event.data, Waiting):
             yield from _needless_waiting(view, subject, event.data)

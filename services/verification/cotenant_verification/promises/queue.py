@@ -23,15 +23,17 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from functools import cache
 from itertools import takewhile
+from typing import NamedTuple
 
 from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.domain.gangs import gang_name
 from cotenant.domain.quota.names import LABEL_QUOTA
 from cotenant.domain.reservations.names import ANNOTATION_AFFINITY
+from cotenant.events.allocations import Allocation
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
-from cotenant.events.placements import Placement, Waiting
+from cotenant.events.placements import Hold, Placement, Waiting
 from cotenant.events.reservations import ReservationShare
 from cotenant.model.subjects import executor_subject, pod_subject, waiting_subject
 from cotenant_verification.bench.audit.rooms import need_of
@@ -60,6 +62,13 @@ LARGE = 700
 Position = tuple[int, str, str, str]
 
 
+class WaitingHead(NamedTuple):
+    """A pod that is kept room, and the room."""
+
+    pod: Pod
+    hold: Hold
+
+
 def position_of(pod: Pod) -> Position:
     """The order of the queue: priority, creation, name."""
     metadata = pod.metadata
@@ -83,20 +92,19 @@ def no_room_of_the_head_is_taken(view: LogView, seen: CommitSeen) -> Wrong:
         if not heads or gang_of(data.pod)[0]:
             continue
         position = position_of(view.needs.placed(data).pod)
-        if any(position < position_of(head) for head in heads):
+        if any(position < position_of(head.pod) for head in heads):
             continue
-        taken = taken_on(view, data.node, seen.commit.folded)
         priority = view.needs.placed(data).pod.spec.priority or 0
-        uids = {head.metadata.uid for head in heads}
+        uids = {head.pod.metadata.uid for head in heads}
+        rooms_there = [_held(head, data.node) for head in heads]
         for _, room in held_by_nominated(view, priority):
             if room.node == data.node and room.uid not in uids and waiting_subject(room.namespace, room.name) not in changed:
-                taken.update(room.requests)
-        for head in heads:
-            taken.update(pod_requests(head))
+                rooms_there.append(room)
+        taken = taken_on(view, data.node, seen.commit.folded, rooms_there)
         offered = view.offer(data.node, seen.commit.folded)
         for resource in data.requests:
             if resource in TRACKED and taken[resource] > offered.get(resource, 0):
-                names = ", ".join(f"{head.metadata.namespace}/{head.metadata.name}" for head in heads)
+                names = ", ".join("/".join(_key(head.pod)) for head in heads)
                 yield (
                     executor_subject(data.node),
                     f"{seen.record.ref} places {data.namespace}/{data.name} in the room that is reserved on "
@@ -105,9 +113,22 @@ def no_room_of_the_head_is_taken(view: LogView, seen: CommitSeen) -> Wrong:
                 )
 
 
-def _rooms(view: LogView, changed: set[str]) -> dict[str, list[Pod]]:
+def _held(head: WaitingHead, node: str) -> Placement:
+    """The room of a head as if it were placed there."""
+    metadata, used = head.pod.metadata, head.hold.reservation
+    return Placement(
+        node=node,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        requests=pod_requests(head.pod),
+        allocation=Allocation(reservation=used) if used is not None else None,
+    )
+
+
+def _rooms(view: LogView, changed: set[str]) -> dict[str, list[WaitingHead]]:
     """By node, the pods for which room is reserved: by waiting events that this commit leaves as they are."""
-    found: dict[str, list[Pod]] = {}
+    found: dict[str, list[WaitingHead]] = {}
     for subject, event in view.last.items():
         data = event.data
         if event.tombstone or not isinstance(data, Waiting) or data.hold is None or subject in changed:
@@ -116,7 +137,7 @@ def _rooms(view: LogView, changed: set[str]) -> dict[str, list[Pod]]:
         if head is None or head.metadata.uid != data.uid or head.metadata.deletion_timestamp is not None:
             continue
         if not view.places[data.uid]:
-            found.setdefault(data.hold.node, []).append(view.pod(data.namespace, data.name))
+            found.setdefault(data.hold.node, []).append(WaitingHead(view.pod(data.namespace, data.name), data.hold))
     return found
 
 
@@ -128,13 +149,14 @@ def the_head_starts_once_it_fits(moment: Moment) -> Wrong:
         return
     changed = now_and_before(moment)[2] | _nodes_with_changed_rooms(view, _since(view, moment.now - JUST_NOW))
     for node, heads in sorted(rooms.items()):
-        for head in heads:
+        for head, _ in heads:
             moment.counts["heads that are kept room"] += 1
             name = (head.metadata.namespace, head.metadata.name)
             event = view.last[waiting_subject(*name)]
             assert isinstance(event.data, Waiting)
             in_gang = gang_name(head.metadata.labels, head.metadata.annotations)
-            if node in changed or head.spec.affinity or in_gang or _is_fresh(event.time, moment.now):
+            elsewhere = in_gang or head.spec.affinity or ANNOTATION_AFFINITY in head.metadata.annotations
+            if node in changed or elsewhere or _is_fresh(event.time, moment.now):
                 continue
             need = need_of(head, "")
             present, earlier, _, _ = now_and_before(moment)

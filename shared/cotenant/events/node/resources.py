@@ -107,6 +107,8 @@ class NodeResources(Payload, frozen=True, kw_only=True):
     yarn: Usage | None = None
     risk: NodeRisk | None = None
     """Where the strategy has a risk budget."""
+    failed: tuple[str, ...] = ()
+    """Calculations without usable input, by the names of Koordinator's plugins: normalisation, amplification, devices."""
 
 
 class CpuIdentity(Part, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from enum import StrEnum
 
-from cotenant.events.envelope import Part, Payload
+from cotenant.events.envelope import Event, Part, Payload
 from cotenant.events.resizes import ResizeStatus
 from cotenant.model.bounds import Amount, Count, Int32, Seconds
 
@@ -56,10 +56,14 @@ class EvictionBegun(Part, frozen=True, kw_only=True):
     at: datetime
     why: str = ""
     grace_seconds: Seconds = 0
+    offer: str = ""
+    """The event of what the node offers, where that decided it."""
 
 
 class RunStatus(Payload, frozen=True, kw_only=True):
-    """Subject `node.<node>.run.<namespace>.<pod>`."""
+    """Subject `node.<node>.run.<namespace>.<pod>`. That a pod was stopped is reported by the tombstone of its run
+    (`reports_stop`); the report of a pod that ended by itself stays as long as its object."""
+
     TYPE = "cotenant.run.v1"
     SUBJECT = "node.{node}.run.{namespace}.{name}"
 
@@ -82,6 +86,12 @@ class RunStatus(Payload, frozen=True, kw_only=True):
     def ready(self) -> bool:
         """Whether it runs and all its containers are ready."""
         return self.phase is RunPhase.RUNNING and all(container.ready for container in self.containers)
+
+
+def reports_stop(event: Event) -> bool:
+    """Return whether the tombstone of a run is its last report: the executor has stopped the pod on order. It is about the
+    placement that its subject's node had at that position of LOG, not about a later one of the same pod."""
+    return event.tombstone and isinstance(event.data, RunStatus) and event.data.phase is RunPhase.STOPPED
 
 
 class ExecutorStatus(Payload, frozen=True, kw_only=True):

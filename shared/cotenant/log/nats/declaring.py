@@ -38,6 +38,10 @@ ANSWER_SECONDS = 1.0
 """Until there is a leader there is no answer."""
 MIN_LOG_BYTES = 64 << 20
 """The least that LOG is declared with on a server that has not the storage for more."""
+FIRST_BYTES = 16 << 20
+"""The bound that LOG is created with. By it nats-server decides, until it is restarted, on the size of the files that LOG is
+stored in: 4 MiB, instead of 8 with a bound of 32 MiB or more. After each garbage collection the server reads the last of them
+again for the next message, and an older one for each message that a tombstone removes."""
 _NAME_IN_USE = 10058
 _GROWING = ("max_bytes", "max_age", "num_replicas", "max_msgs_per_subject", "max_consumers")
 """Limits that are never reduced; negative or 0: none."""
@@ -130,10 +134,16 @@ async def _declare(api: JetStream, config: dict[str, Any], dry_run: bool) -> lis
 
 
 async def _create(api: JetStream, config: dict[str, Any]) -> JetStreamError | None:
-    error = await api.create_stream(config)
-    while config["name"] == LOG and _is_no_storage(error) and config["max_bytes"] > MIN_LOG_BYTES:
+    """Create a stream. LOG gets its bound after its creation: see FIRST_BYTES."""
+    if config["name"] != LOG or config["max_bytes"] <= FIRST_BYTES:
+        return await api.create_stream(config)
+    error = await api.create_stream({**config, "max_bytes": FIRST_BYTES})
+    if error is not None:
+        return error
+    error = await api.update_stream(config)
+    while _is_no_storage(error) and config["max_bytes"] > MIN_LOG_BYTES:
         config["max_bytes"] //= 2
-        error = await api.create_stream(config)
+        error = await api.update_stream(config)
     return error
 
 

@@ -102,6 +102,7 @@ class RepublishedReader:
         self._reconnects = 0
         self._in_touch = 0.0
         """`boot_seconds` when the log was last looked at."""
+        self._skipped: Callable[[int], bool] | None = None
         self.position = after or 0
         self.on_snapshot_over: Callable[[], None] = lambda: None
         self.gaps = 0
@@ -192,6 +193,9 @@ class RepublishedReader:
                     await self._arrived.wait()
             except TimeoutError:
                 continue
+            if self._skipped is not None:
+                # The server republishes a message just before it acknowledges it: its writer takes the acknowledgement first.
+                await asyncio.sleep(0)
 
     async def _load(self, limit: int) -> list[Event]:
         """Return some events of the snapshot, none at its end."""
@@ -226,6 +230,9 @@ class RepublishedReader:
                     continue
                 self._gap_looks = 0
                 self._delivered.add(sequence)
+                if self._skipped is not None and self._skipped(sequence):
+                    self.position = max(self.position, sequence)
+                    continue
             self.position = max(self.position, sequence)
             await self._decoder.into(events, text_of(subject), sequence, block, data)
 
@@ -325,6 +332,10 @@ class RepublishedReader:
         if page.messages:
             self._known = page.messages[-1][1]
             self._delivered = {sequence for sequence in self._delivered if sequence > self._known}
+
+    def skip(self, known: Callable[[int], bool]) -> None:
+        """See `cotenant.log.contract.Skipping`; of republished messages only."""
+        self._skipped = known
 
     def loaded(self) -> None:
         """See `cotenant.log.contract.Reader`."""

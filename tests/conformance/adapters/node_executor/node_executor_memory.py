@@ -15,6 +15,7 @@ from cotenant_node_executor.strategies import system_config as settings
 from cotenant_node_executor.strategies.cache import schemata
 from cotenant_node_executor.strategies.disk import blkio as disks
 from cotenant_node_executor.strategies.disk import blkio_plan
+from cotenant_node_executor.strategies.disk.pod_volumes import volumes_of
 from cotenant_node_executor.strategies.memory import evict, qos_config, victims
 from cotenant_node_executor.strategies.memory import qos as memory
 from cotenant_node_executor.strategies.situation import ResctrlFacts
@@ -157,7 +158,7 @@ def blkio(given: dict[str, Any]) -> object:
         if asked.blocks is None or pod_view.pod_view(pod).qos is QoSClass.NONE or pod.status.phase != "Running":
             return {"set": {}, "reset": {}, "error": bool(asked.problem)}
         blocks = list(asked.blocks)
-        volumes = disks.volumes_of(pod, given.get("pvcToVolume") or {})
+        volumes = volumes_of(pod, given.get("pvcToVolume") or {})
     else:
         raw = sections.lowered_object(json.dumps({"enable": given["enable"], "blocks": given["blocks"]}))
         blocks = disks.blocks_of(sections.fitted(raw, disks.BlkioQOS, "vector"))

@@ -27,8 +27,10 @@ from cotenant.model.subjects import node_subject
 from cotenant_batch_resource_calculator.formulas.amounts import Amounts
 from cotenant_batch_resource_calculator.formulas.placing import offer
 from cotenant_yarn_copilot.capacity import BatchAmounts, Rounding, YarnResource, of_yarn, to_yarn
-from cotenant_yarn_copilot.node_id import NodeIdError, PodLabels, choose_nm_pod, yarn_node_of
+from cotenant_yarn_copilot.cluster_clients import ClusterClients
+from cotenant_yarn_copilot.node_id import DEFAULT_CLUSTER, NodeIdError, PodLabels, choose_nm_pod, yarn_node_of
 from cotenant_yarn_copilot.nodes import KnownNode
+from cotenant_yarn_copilot.rm_client import ResourceManagerError
 from cotenant_yarn_copilot.rm_messages import RmNode
 from cotenant_yarn_copilot.update_call import UpdateCall, update_steps
 from tests.builders import stored
@@ -96,6 +98,25 @@ def batch_source(given: Json, *, name: str) -> object:
         return {"error": True}
     found = known.origin() or BatchAmounts()
     return {"batchCPU": str(found.cpu_milli), "batchMemory": str(found.memory_bytes)}
+
+
+def yarn_client_choice(given: Json, *, name: str) -> object:
+    """The client of a NodeManager's cluster, named by its cluster and by whether it was there before."""
+    cached = {cluster: f"cached:{cluster}" for cluster in given["cachedClusters"] or ()}
+    if given["cachedDefault"]:
+        cached[DEFAULT_CLUSTER] = "cached-default"
+
+    def make(cluster: str) -> str:
+        default = cluster == DEFAULT_CLUSTER
+        if given["factory"].get("default" if default else cluster) != "ok":
+            raise ResourceManagerError(f"no client for cluster {cluster}")
+        return "new-default" if default else f"new:{cluster}"
+
+    at = given["yarnNode"]
+    try:
+        return {"client": ClusterClients(cached, make).of(at["clusterID"] if at else "")}
+    except ResourceManagerError:
+        return {"error": True}
 
 
 def yarn_update_call(given: Json, *, name: str) -> object:

@@ -1,4 +1,4 @@
-"""What the gateway takes of the node configuration batch-resource-calculator can read: each member with each odd value."""
+"""What the gateway takes of the node configuration batch-resource-calculator can read; what node-executor reads reaches it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from msgspec import inspect
 
 from cotenant.api.objects.selectors import selector_holds
+from cotenant.domain.reservation import NodeReservation
 from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy, choose
 from cotenant_batch_resource_calculator.config.in_force import load_configuration
 from cotenant_batch_resource_calculator.config.qos import ResourceQOSStrategy
@@ -21,8 +22,11 @@ from cotenant_batch_resource_calculator.config.sections import (
     SystemStrategy,
     ThresholdStrategy,
 )
+from cotenant_batch_resource_calculator.rendering import Renderer
 from cotenant_gateway.admission.node_configuration.ranges import SECTIONS, section_errors
 from cotenant_gateway.admission.node_configuration.values import member, selector_of
+from cotenant_node_executor.strategies.gates import NODE_GATES
+from cotenant_node_executor.strategies.registry import strategies_of
 
 Json = dict[str, Any]
 FOR_NODES: Json = {"nodeSelector": {"matchLabels": {"a": "b"}}}
@@ -99,3 +103,41 @@ def test_of_several_spellings_both_read_the_last() -> None:
     found = load_configuration({"colocation-config": text}).colocation
     assert found is not None
     assert found.cluster["cpuReclaimThresholdPercent"] == member(json.loads(text), "cpuReclaimThresholdPercent") == 70
+
+
+KEYS = {
+    "resourceUsedThresholdWithBE": "resource-threshold-config",
+    "resourceQOSStrategy": "resource-qos-config",
+    "cpuBurstStrategy": "cpu-burst-config",
+    "systemStrategy": "system-config",
+}
+READ = sorted(
+    {
+        (*shape.path, field.encode_name.lower())
+        for strategy in strategies_of(frozenset(NODE_GATES))
+        for shape in strategy.reads
+        for field in msgspec.structs.fields(shape.shape)
+    }
+)
+"""The path of every field that a strategy of node-executor reads."""
+
+
+def rendered(value: Any, *path: str) -> Any:
+    """What is in the NodeSLO at a path, if the configuration has a value there; None: nothing."""
+    given: Any = value
+    for name in reversed(path[1:]):
+        given = {name: given}
+    configuration = load_configuration({KEYS[path[0]]: json.dumps({"clusterStrategy": given})})
+    if configuration.rejected:
+        return None
+    spec = json.loads(bytes(Renderer(configuration).render("n", {}, {}, NodeReservation(), None).spec))
+    for name in path:
+        spec = {key.lower(): inner for key, inner in spec.items()}.get(name.lower()) if isinstance(spec, dict) else None
+    return spec
+
+
+@pytest.mark.parametrize("path", READ, ids=".".join)
+def test_what_the_executor_reads_reaches_it_through_the_configuration(path: tuple[str, ...]) -> None:
+    texts = ("none", "evictByRealLimit", "groupIdentity", "tc", "fair")
+    values: tuple[Any, ...] = (7, True, *texts, {"A": True}, [{}])
+    assert any(rendered(value, *path) == value for value in values)

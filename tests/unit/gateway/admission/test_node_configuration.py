@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from cotenant.api.objects.metadata import LabelSelector, LabelSelectorRequirement
 from cotenant_batch_resource_calculator.config.in_force import load_configuration
-from cotenant_gateway.admission.node_configuration.ranges import MAX_ENTRIES, SECTIONS
+from cotenant_gateway.admission.node_configuration.ranges import MAX_ENTRIES, SECTIONS, StrategyRules
 from cotenant_gateway.admission.node_configuration.rules import MAX_ERRORS, MAX_SAMPLE_NODES, overlap
 from cotenant_gateway.planning.updates import plan_patch
 from cotenant_gateway.statuses import ApiError
@@ -184,7 +185,8 @@ def test_without_the_label_nothing_is_refused_and_the_writer_is_told_what_would_
 def test_what_a_warning_says_of_a_section_that_is_wrong_is_what_becomes_of_it() -> None:
     document = config({}, resource_threshold_config={"clusterStrategy": {"memoryEvictThresholdPercent": 60}}, system_config="[")
     (_, _, told) = warnings(document)
-    assert "that cannot be read leaves the last one that could in force, any other is applied as it is" in told
+    assert "that cannot be read leaves the last one that could in force, in place of an entry of colocation-config" in told
+    assert "any other is applied as it is" in told
     data = document["data"]
     assert isinstance(data, dict)
     loaded = load_configuration(data)
@@ -301,10 +303,20 @@ def test_a_smaller_bandwidth_alone_can_be_what_does_not_fit() -> None:
         world.patch("configmaps", "slo-controller-config", smaller, namespace="koordinator-system")
 
 
-def test_a_risk_budget_of_another_spelling_is_warned_of() -> None:
-    section = {"extensions": {"riskbudget": {"brokenPercent": 1}, "other": {"x": 1}}}
-    assert warnings(config(colocation_config=section)) == (
+def test_all_that_is_wrong_in_extensions_is_told_at_once() -> None:
+    given = {"forecast": "weather", "riskBudget": {"brokenPercent": 101, "leastHours": 0}}
+    assert [*faults(World(), config(colocation_config={"extensions": given}))] == [
+        "data[colocation-config].extensions.forecast",
+        "data[colocation-config].extensions.riskBudget.brokenPercent",
+        "data[colocation-config].extensions.riskBudget.leastHours",
+    ]
+
+
+def test_extensions_of_another_spelling_are_warned_of() -> None:
+    given = {"riskbudget": {"brokenPercent": 1}, "Forecast": "timeOfDay", "forecast": "timeOfDay", "other": {"x": 1}}
+    assert warnings(config(colocation_config={"extensions": given})) == (
         "data[colocation-config].extensions[riskbudget] has no effect: the name of a risk budget is riskBudget",
+        "data[colocation-config].extensions[Forecast] has no effect: the name of the forecast is forecast",
     )
 
 
@@ -379,3 +391,50 @@ def test_the_search_for_overlaps_has_an_end() -> None:
     assert MAX_SAMPLE_NODES < 97 * 89
     assert overlap([LabelSelector(match_expressions=expressions), LabelSelector(match_labels={"other": "1"})]) is None
     assert overlap([LabelSelector(match_expressions=expressions), LabelSelector(match_labels={"k97": "96"})]) == (0, 1)
+
+
+def object_paths(rules: StrategyRules, *path: str) -> Iterator[tuple[str, ...]]:
+    """The paths of the objects within a strategy."""
+    for name, inner in rules.within.items():
+        yield (*path, name)
+        yield from object_paths(inner, *path, name)
+
+
+OBJECTS = [
+    (key, path)
+    for key, section in SECTIONS.items()
+    for path in [*([()] if section.cluster else []), *object_paths(section.rules)]
+]
+"""Every object of the configuration: the cluster's strategy and what is within it."""
+
+
+def with_value(key: str, path: tuple[str, ...], value: object) -> dict[str, object]:
+    for name in reversed(path):
+        value = {name: value}
+    cluster = SECTIONS[key].cluster
+    return {**config(), "data": {key: json.dumps({cluster: value} if cluster else value)}}
+
+
+@pytest.mark.parametrize("value", ["text", [], [{}], 5, 0.5, True], ids=repr)
+@pytest.mark.parametrize(("key", "path"), OBJECTS, ids=[".".join((key, *path)) for key, path in OBJECTS])
+def test_a_part_that_is_no_object_is_refused_with_its_name(key: str, path: tuple[str, ...], value: object) -> None:
+    where = ".".join((f"data[{key}]", *filter(None, (SECTIONS[key].cluster, *path))))
+    assert faults(World(), with_value(key, path, value)) == {where: "Invalid value: must be an object"}
+
+
+@pytest.mark.parametrize(("key", "path"), OBJECTS, ids=[".".join((key, *path)) for key, path in OBJECTS])
+def test_a_part_that_is_null_counts_as_absent_and_the_writer_is_told(key: str, path: tuple[str, ...]) -> None:
+    document = with_value(key, path, None)
+    where = ".".join((f"data[{key}]", *filter(None, (SECTIONS[key].cluster, *path))))
+    assert warnings(document) == (f"{where} is null: it counts as absent, which switches off what it configured",)
+
+
+def test_a_null_within_an_entry_of_nodes_is_told_with_its_place_once() -> None:
+    world = World()
+    section = {"nodeStrategies": [for_nodes(a="b") | {"beClass": {"BlkioQOS": None, "resctrlQOS": {}}}]}
+    told = world.create("configmaps", config(resource_qos_config=section), namespace="koordinator-system").warnings
+    where = "data[resource-qos-config].nodeStrategies[0].beClass.blkioQOS"
+    assert told == (f"{where} is null: it counts as absent, which switches off what it configured",)
+    touched = {"metadata": {"annotations": {"a": "b"}}}
+    again = world.patch("configmaps", "slo-controller-config", touched, namespace="koordinator-system")
+    assert again.warnings == ()

@@ -44,6 +44,7 @@ def faults(document: object) -> dict[str, str]:
         ("resource-amplification-ratio", '{"cpu": 0.9}', "[cpu]"),
         ("resource-amplification-ratio", '{"cpu": "1.2"}', "[cpu]"),
         ("raw-allocatable", '{"cpu": "many"}', "[cpu]"),
+        ("raw-allocatable", '{"cpu": 9e30}', "[cpu]"),
         ("cpu-normalization-ratio", "0", ""),
         ("cpu-normalization-ratio", "-1", ""),
         ("cpu-normalization-ratio", "fast", ""),
@@ -56,6 +57,27 @@ def faults(document: object) -> dict[str, str]:
 )
 def test_an_annotation_that_nobody_could_read_is_refused(annotation: str, text: str, below: str) -> None:
     assert [*faults(node(annotations={annotation: text}))] == [f"metadata.annotations[{DOMAIN}/{annotation}]{below}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "below"),
+    [
+        ("{", ""),
+        ("[]", ""),
+        ('{"usageThresholds": {"cpu": 1e30}}', ".usageThresholds[cpu]"),
+        ('{"usageThresholds": {"cpu": 101}}', ".usageThresholds[cpu]"),
+        ('{"prodUsageThresholds": {"memory": -1}}', ".prodUsageThresholds[memory]"),
+        ('{"aggregatedUsage": {"usageThresholds": {"cpu": "65"}}}', ".aggregatedUsage.usageThresholds[cpu]"),
+        ('{"aggregatedUsage": {"usageAggregationType": "p10"}}', ".aggregatedUsage.usageAggregationType"),
+        ('{"aggregatedUsage": {"usageAggregatedDuration": "soon"}}', ".aggregatedUsage.usageAggregatedDuration"),
+    ],
+)
+def test_usage_thresholds_that_the_scheduler_could_not_read_are_refused(text: str, below: str) -> None:
+    document = node()
+    metadata = document["metadata"]
+    assert isinstance(metadata, dict)
+    metadata["annotations"] = {"scheduling.koordinator.sh/usage-thresholds": text}
+    assert [*faults(document)] == [f"metadata.annotations[scheduling.koordinator.sh/usage-thresholds]{below}"]
 
 
 def test_a_label_that_nobody_could_read_is_refused() -> None:

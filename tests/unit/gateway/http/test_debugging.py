@@ -8,20 +8,27 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from cotenant.events.requests import SCHEDULER_DEBUG, SchedulerAnswer, SchedulerQuestion
+from cotenant.events.requests import QUOTA_DEBUG, SCHEDULER_DEBUG, QuotaQuestion, SchedulerAnswer, SchedulerQuestion
 from cotenant_gateway.http.debugging import SchedulerDebugging
 from cotenant_gateway.statuses import ApiError
 
 GANGS = "/debug/apis/v1/plugins/Coscheduling"
+QUOTAS = "/debug/apis/v1/plugins/ElasticQuota/quotas"
 
 
-def asked(path: str, reply: tuple[bytes, int, str] | Exception, **query: str) -> tuple[web.Response, SchedulerQuestion]:
-    """The answer, and what the scheduler was asked."""
-    questions: list[SchedulerQuestion] = []
+Question = SchedulerQuestion | QuotaQuestion
+
+
+def asked(path: str, reply: tuple[bytes, int, str] | Exception, **query: str) -> tuple[web.Response, Question]:
+    """The answer, and what the scheduler or quota-tree was asked."""
+    questions: list[Question] = []
 
     async def ask(subject: str, body: bytes) -> tuple[bytes, int, str]:
-        assert subject == SCHEDULER_DEBUG
-        questions.append(msgspec.json.decode(body, type=SchedulerQuestion))
+        if subject == QUOTA_DEBUG:
+            questions.append(msgspec.json.decode(body, type=QuotaQuestion))
+        else:
+            assert subject == SCHEDULER_DEBUG
+            questions.append(msgspec.json.decode(body, type=SchedulerQuestion))
         if isinstance(reply, Exception):
             raise reply
         return reply
@@ -46,9 +53,13 @@ def saying(text: str = "", *, json: bool = False, error: str = "") -> tuple[byte
         ),
         (f"{GANGS}/gangs", {}, SchedulerQuestion(about="gangs")),
         (f"{GANGS}/gang/default/train", {}, SchedulerQuestion(about="gang", namespace="default", name="train")),
+        (QUOTAS, {}, QuotaQuestion()),
+        (QUOTAS, {"tree": "", "includePods": "true"}, QuotaQuestion(tree="", pods=True)),
+        (f"{QUOTAS}/team%2Da", {"includePods": "false"}, QuotaQuestion(name="team-a")),
+        (f"{QUOTAS}/koordinator-root-quota", {"tree": "t1"}, QuotaQuestion(name="koordinator-root-quota", tree="t1")),
     ],
 )
-def test_a_path_is_a_question(path: str, query: dict[str, str], question: SchedulerQuestion) -> None:
+def test_a_path_is_a_question(path: str, query: dict[str, str], question: Question) -> None:
     assert asked(path, saying("x"), **query)[1] == question
 
 
@@ -72,6 +83,9 @@ def test_tables_are_markdown_and_gangs_are_json() -> None:
         f"{GANGS}/scores/default/web",
         f"{GANGS}/gang/default",
         GANGS,
+        f"{QUOTAS}/",
+        f"{QUOTAS}/a/b",
+        f"{QUOTAS}x",
     ],
 )
 def test_other_paths_are_not_there(path: str) -> None:
@@ -86,6 +100,13 @@ def test_rows_are_a_number_with_a_bound(rows: str) -> None:
         asked("/debug/scores/default/web", saying("x"), rows=rows)
     assert caught.value.code == 400
     assert "from 1 to 1000" in caught.value.status.message
+
+
+@pytest.mark.parametrize("text", ["1", "True", ""])
+def test_pods_are_included_or_not(text: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        asked(QUOTAS, saying("x"), includePods=text)
+    assert (caught.value.code, caught.value.status.message) == (400, "includePods must be true or false")
 
 
 @pytest.mark.parametrize(
@@ -103,3 +124,13 @@ def test_a_scheduler_that_cannot_answer_is_an_error(reply: tuple[bytes, int, str
         asked("/debug/scores/default/web", reply)
     assert caught.value.code == code
     assert text in caught.value.status.message
+
+
+def test_quotas_are_json_and_an_unknown_one_is_not_found() -> None:
+    found, _ = asked(QUOTAS, saying("{}", json=True))
+    assert (found.content_type, found.text) == ("application/json", "{}")
+    with pytest.raises(ApiError) as caught:
+        asked(f"{QUOTAS}/nobody", saying(error="cannot find quota nobody"))
+    assert (caught.value.code, caught.value.status.message) == (404, "cannot find quota nobody")
+    with pytest.raises(ApiError, match="quota-tree does not answer"):
+        asked(QUOTAS, TimeoutError())

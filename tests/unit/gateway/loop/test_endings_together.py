@@ -22,14 +22,15 @@ def world_with_node() -> World:
 
 
 def run_to_its_end(world: World, name: str, phase: RunPhase = RunPhase.STOPPED) -> None:
-    """A pod ran on n1, is being deleted, and its placement has just ended."""
+    """A pod ran on n1, is being deleted, and its placement has just ended. That it was stopped is reported as by an earlier
+    version."""
     world.create("pods", manifest(name))
     world.place(name)
     world.run(name, RunPhase.RUNNING)
     snapshot = world.core.get(PODS, "default", name)
     assert snapshot is not None
     world.store(deletion(snapshot, world.now, None))
-    world.run(name, phase)
+    world.run(name, phase, as_tombstone=False)
     world.place(name, phase=PlacementPhase.GONE)
 
 
@@ -56,6 +57,22 @@ def test_the_report_of_a_pod_ends_with_its_object() -> None:
     run_to_its_end(world, "a")
     assert due(world, duties) == both("a")
     assert due(world, duties) == []
+
+
+def test_of_a_pod_that_was_stopped_only_the_object_is_left_to_end() -> None:
+    world = world_with_node()
+    duties = duties_of(world)
+    world.create("pods", manifest("a"))
+    world.place("a")
+    world.run("a", RunPhase.RUNNING)
+    snapshot = world.core.get(PODS, "default", "a")
+    assert snapshot is not None
+    world.store(deletion(snapshot, world.now, None))
+    world.run("a", RunPhase.STOPPED)
+    assert due(world, duties) == []
+    world.place("a", phase=PlacementPhase.GONE)
+    assert due(world, duties) == [pod_subject("default", "a")]
+    assert duties.wait(world.now) is None
 
 
 def test_what_ends_within_a_quarter_of_a_second_is_ended_together() -> None:

@@ -18,7 +18,7 @@ from cotenant.events.migrations import Migration
 from cotenant.events.node.conditions import NodeCondition, ObservedTaint, ZoneDisruption
 from cotenant.events.node.metrics import NodeMetricComputed, Usage
 from cotenant.events.node.resources import NodeResources
-from cotenant.events.node.runs import ExecutorStatus, RunPhase
+from cotenant.events.node.runs import EvictionBegun, ExecutorStatus, RunPhase, RunStatus
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting
 from cotenant.kinds.events import EVENTS
@@ -36,6 +36,7 @@ from cotenant.model.subjects import (
     placement_subject,
     pod_subject,
     resources_subject,
+    run_subject,
     waiting_subject,
 )
 from cotenant_gateway.http.watching import seen_change
@@ -60,6 +61,47 @@ def test_a_pod_is_its_document_with_placement_and_run() -> None:
     assert shown["status"]["phase"] == "Running"
     assert shown["status"]["containerStatuses"][0]["ready"] is True
     assert shown["metadata"]["resourceVersion"] == str(world.sequence)
+
+
+def test_a_deleted_pod_that_finalizers_keep_shows_how_it_was_stopped() -> None:
+    world = World()
+    document = manifest()
+    document["metadata"]["finalizers"] = ["example.com/wait"]
+    world.create("pods", document)
+    world.place("web")
+    world.run("web")
+    snapshot = world.core.get(PODS, "default", "web")
+    assert snapshot is not None
+    world.store(deletion(snapshot, world.now, None))
+    before = world.sequence
+    world.run("web", RunPhase.STOPPED, exit_code=143)
+    world.place("web", phase=PlacementPhase.GONE)
+    shown: Any = world.show("pods", "web")
+    assert shown["status"]["phase"] == "Failed"
+    assert shown["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 143
+    ring = world.core.ring
+    changes = [change for change in ring.read(ring.position_after(before), 100) if change.kind is PODS]
+    assert [change.version for change in changes] == [before + 1, before + 2]
+
+
+def test_a_pod_that_was_stopped_to_be_placed_elsewhere_is_pending() -> None:
+    world = World()
+    world.create("pods", manifest())
+    world.place("web")
+    world.run("web")
+    world.run("web", RunPhase.STOPPED, exit_code=143)
+    world.place("web", phase=PlacementPhase.GONE)
+    assert world.show("pods", "web")["status"]["phase"] == "Pending"
+
+
+def test_a_stop_is_narrated_once() -> None:
+    world = World()
+    world.create("pods", manifest())
+    world.place("web")
+    world.run("web", RunPhase.STOPPED, as_tombstone=False)
+    world.run("web", RunPhase.STOPPED)
+    (event,) = [each for each in narrated(world) if each["reason"] == "Killed"]
+    assert (event["count"], event["message"]) == (1, "Stopped on n1")
 
 
 def test_a_waiting_pod_says_why() -> None:
@@ -189,6 +231,20 @@ def test_a_ready_node_with_a_taint_that_evicts_says_so() -> None:
     world.put(condition_subject("n1"), NodeCondition(node="n1", no_execute=(taint,)))
     (event,) = narrated(world)
     assert (event["reason"], event["message"]) == ("NodeTainted", "pods that do not tolerate maintenance are evicted")
+
+
+def test_an_eviction_by_the_node_is_a_warning_of_its_pod_from_its_beginning() -> None:
+    world = World()
+    begun = EvictionBegun(strategy="memory-evict", at=world.now, why="node memory 71% used", grace_seconds=30)
+    run = RunStatus(node="n1", namespace="default", name="job", uid="u", phase=RunPhase.RUNNING, eviction=begun)
+    world.put(run_subject("n1", "default", "job"), run)
+    (event,) = narrated(world)
+    assert (event["type"], event["reason"], event["involvedObject"]["name"]) == ("Warning", "Evicted", "job")
+    assert event["message"] == "Evicted by memory-evict of n1, 30 s until SIGKILL: node memory 71% used"
+    ended = msgspec.structs.replace(run, phase=RunPhase.FAILED, reason="Evicted", message=begun.why)
+    world.put(run_subject("n1", "default", "job"), ended)
+    _, last = narrated(world)
+    assert (last["reason"], last["message"]) == ("Failed", "Failed on n1: node memory 71% used")
 
 
 def test_an_eviction_by_taint_that_was_called_off_is_an_event_of_its_pod() -> None:

@@ -24,6 +24,8 @@ from tests.unit.gateway.builders_gateway import NOW
         ("node.*.run.default.web", "the end of the former pod default/web"),
         ("metrics.*", "lower usage of a node"),
         ("quotas._.team-a", "the runtime of quota team-a"),
+        ("objects.scheduling%2Esigs%2Ek8s%2Eio.elasticquotas.>", "a quota's min, max or weight"),
+        ("objects.scheduling%2Esigs%2Ek8s%2Eio.podgroups.>", "a PodGroup"),
         ("unknown.*", "unknown.*"),
     ],
 )

@@ -91,6 +91,15 @@ async def test_rejected_sections_are_named_before_the_effect_of_the_others() -> 
     )
 
 
+async def test_amounts_of_the_nodes_themselves_and_slos_are_told_too() -> None:
+    effect = b'{"nodes": 2, "changes": {"cpu": 25.0, "batch-cpu": -12.0}, "slos": 1}'
+    told = await advice(World(), Calculator(effect))(tried(World(), "configmaps", NEW))
+    assert told == (
+        "2 nodes: allocatable cpu +25 %, batch-cpu -12 %",
+        "1 node: the spec of the NodeSLO would change",
+    )
+
+
 async def test_nobody_is_asked_where_the_data_stays_as_it_is() -> None:
     world, calculator = World(), Calculator()
     world.create("configmaps", NEW, namespace="koordinator-system")

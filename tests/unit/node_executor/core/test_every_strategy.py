@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,8 +17,8 @@ from msgspec.structs import replace
 from cotenant.api.objects.pod import Pod
 from cotenant.domain.service_latency import LatencyFigures
 from cotenant.events.node.execution import Execution
-from cotenant.events.node.resources import CpuIdentity, NodeResources
-from cotenant.model.subjects import resources_subject
+from cotenant.events.node.resources import CpuIdentity, NodeResources, NodeSLORendered
+from cotenant.model.subjects import resources_subject, slo_subject
 from cotenant_node_executor.core.executions import Executions
 from cotenant_node_executor.core.plan import CyclePlan
 from cotenant_node_executor.sampling.latency.readings import ServiceReading
@@ -24,7 +28,9 @@ from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.strategies.registry import strategies_of
 from cotenant_node_executor.strategies.sections import QOS, THRESHOLD
 from cotenant_node_executor.strategies.situation import ResctrlFacts
-from cotenant_node_executor.strategies.strategy import Evict, Reclaim
+from cotenant_node_executor.strategies.strategy import RESTORE, Evict, Reclaim, Strategy
+from cotenant_node_executor.targets.address import INITIAL_VALUES, Attribute, Place
+from cotenant_node_executor.targets.cgroup.files import BY_DEVICE, unset_text
 from cotenant_node_executor.targets.disks import Storage
 from cotenant_node_executor.targets.interface import (
     RECLAIM,
@@ -35,7 +41,17 @@ from cotenant_node_executor.targets.interface import (
     NodeCapabilities,
     WriteReport,
 )
-from tests.unit.node_executor.builders_node_executor import GIB, NODE, Bench, batch, capabilities, facts, pod, snapshot
+from tests.unit.node_executor.builders_node_executor import (
+    GIB,
+    NODE,
+    Bench,
+    batch,
+    capabilities,
+    facts,
+    pod,
+    slo,
+    snapshot,
+)
 from tests.unit.node_executor.builders_node_executor import usage as group_usage
 from tests.unit.node_executor.imitated_resctrl import WHOLE
 
@@ -123,21 +139,29 @@ def reading(at: int) -> UsageSnapshot:
     )
 
 
-def running(name: str, dry: str = "") -> Bench:
-    """A node on which the strategy acts; `dry`: the section that is a dry run."""
+def running(name: str, *dry: str) -> Bench:
+    """A node on which the strategy acts; `dry`: the path of the section, or part, that is a dry run."""
     case = CASES[name]
     node = replace(facts(), resctrl=ResctrlFacts(WHOLE, "7ff", "GenuineIntel"), network_device="eth9")
     bench = Bench(strategies=STRATEGIES, of=node, kernel=kernel(case)).load()
-    sections = {key: dict(value) for key, value in case.sections.items()}
-    if dry:
-        sections.setdefault(dry, {})["dryRun"] = True
-    bench.slo(**case.fields, spec=msgspec.Raw(msgspec.json.encode(sections)))
+    bench.store(slo_subject(NODE), node_slo(case, *dry))
     bench.store(resources_subject(NODE), NodeResources(node=NODE, batch_cpu_milli=4000, cpu_normalization_ratio=1.5))
     for entry in pods(case):
         bench.place(entry)
     for group in (WEB, JOB, "poduid-db"):
         bench.groups.update((group, f"{group}/main"))
     return bench
+
+
+def node_slo(case: Case, *dry: str) -> NodeSLORendered:
+    """The node SLO of a case; `dry`: the path of the section, or part, that is a dry run."""
+    sections = copy.deepcopy(dict(case.sections))
+    inner = sections
+    for name in filter(None, dry):
+        inner = inner.setdefault(name, {})
+    if inner is not sections:
+        inner["dryRun"] = True
+    return slo(**case.fields, spec=msgspec.Raw(msgspec.json.encode(sections)))
 
 
 def pods(case: Case) -> list[Pod]:
@@ -184,9 +208,15 @@ def test_what_a_strategy_does_has_a_reason(name: str) -> None:
     assert all(found)
 
 
-@pytest.mark.parametrize("strategy", [each for each in STRATEGIES if each.section], ids=lambda each: each.name)
-def test_as_a_dry_run_it_reports_what_it_would_do_and_does_nothing(strategy: Any) -> None:
-    bench = running(strategy.name, dry=strategy.section)
+DRY: list[tuple[Strategy, tuple[str, ...]]] = [(each, (each.section,)) for each in STRATEGIES if each.section]
+DRY += [(each, (each.section, "beClass", each.part)) for each in STRATEGIES if each.part]
+"""Strategies with the paths of what makes them a dry run."""
+PATHS = [f"{each.name}-{'.'.join(path)}" for each, path in DRY]
+
+
+@pytest.mark.parametrize(("strategy", "path"), DRY, ids=PATHS)
+def test_as_a_dry_run_it_reports_what_it_would_do_and_does_nothing(strategy: Strategy, path: tuple[str, ...]) -> None:
+    bench = running(strategy.name, *path)
     plans, executions = cycles(bench), Executions(NODE)
     assert [why for plan in plans for why in done_by(strategy.name, plan)] == []
     events = [event for plan in plans for event in executions.of_cycle(bench.core, plan, WriteReport(), (), bench.now)]
@@ -200,5 +230,88 @@ def test_as_a_dry_run_it_reports_what_it_would_do_and_does_nothing(strategy: Any
 def test_a_dry_run_of_one_section_leaves_the_strategies_of_the_others_alone(name: str) -> None:
     own = next(each.section for each in STRATEGIES if each.name == name)
     other = THRESHOLD if own == QOS else QOS
-    found = [why for plan in cycles(running(name, dry=other)) for why in done_by(name, plan)]
+    found = [why for plan in cycles(running(name, other)) for why in done_by(name, plan)]
     assert found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_dry_run_of_one_part_leaves_the_strategies_of_the_others_alone(name: str) -> None:
+    own = next(each.part for each in STRATEGIES if each.name == name)
+    for part in {each.part for each in STRATEGIES} - {own, ""}:
+        assert [why for plan in cycles(running(name, QOS, "beClass", part)) for why in done_by(name, plan)], part
+
+
+def test_each_has_a_section_of_the_docs_with_its_arguments_and_its_topic_in_the_table() -> None:
+    docs = (Path(__file__).parents[4] / "docs" / "node-executor.md").read_text()
+    sections = re.findall(r"^### ([a-z-]+)(?:: [^\n]*)?\n\*Arguments\*", docs, re.MULTILINE)
+    assert [each.name for each in STRATEGIES if each.name not in sections] == []
+    topics = next(line for line in docs.splitlines() if line.startswith("| `execution.<node>.<topic>`"))
+    assert [each.topic for each in STRATEGIES if f"`{each.topic}`" not in topics] == []
+
+
+def values_of(name: str, bench: Bench) -> dict[tuple[Place, Attribute], str]:
+    """What a strategy has in force after the last cycle."""
+    plan = bench.core.plan(bench.now)
+    return {
+        (place, attribute): each.value
+        for place, own in plan.targets.desired.items()
+        for attribute, each in own.items()
+        if each.strategy == name
+    }
+
+
+@pytest.mark.parametrize(("strategy", "path"), DRY, ids=PATHS)
+def test_a_dry_run_that_begins_takes_back_what_was_done(strategy: Strategy, path: tuple[str, ...]) -> None:
+    bench = running(strategy.name)
+    cycles(bench)
+    before = values_of(strategy.name, bench)
+    bench.store(slo_subject(NODE), node_slo(CASES[strategy.name], *path))
+    cycles(bench)
+    assert values_of(strategy.name, bench) == {}
+    targets = bench.core.plan(bench.now).targets
+    for (place, attribute), text in before.items():
+        if isinstance(attribute, Knob) and not is_initial(attribute, text):
+            now = targets.winner(place, attribute)
+            assert now is not None, f"{attribute.value} of {place} stays {text}"
+            assert now.strategy != RESTORE.name or is_initial(attribute, now.value)
+
+
+def is_initial(knob: Knob, text: str) -> bool:
+    """Whether a file that nobody sets has this value; what is no file is restored elsewhere (targets.other.held)."""
+    if knob in BY_DEVICE:
+        return text == unset_text(knob, text)
+    return text == ("0-7" if knob is Knob.CPUSET_CPUS else INITIAL_VALUES[knob])
+
+
+def objects(document: Mapping[str, Any], *path: str) -> Iterator[tuple[str, ...]]:
+    """The paths of all objects."""
+    for name, value in document.items():
+        if isinstance(value, dict):
+            yield (*path, name)
+            yield from objects(value, *path, name)
+
+
+BROKEN = [(name, path) for name, case in CASES.items() for path in objects(case.sections)]
+
+
+@pytest.mark.parametrize(("name", "path"), BROKEN, ids=[f"{name}-{'.'.join(path)}" for name, path in BROKEN])
+def test_a_part_that_is_no_object_is_reported_and_its_strategy_goes_on_with_the_last(name: str, path: tuple[str, ...]) -> None:
+    bench = running(name)
+    document = json.loads(bytes(node_slo(CASES[name]).spec))
+    inner = document
+    for each in path[:-1]:
+        inner = inner[each]
+    inner[path[-1]] = "half"
+    wrong = replace(node_slo(CASES[name]), spec=msgspec.Raw(json.dumps(document).encode()))
+    bench.store(slo_subject(NODE), wrong)
+    plans = cycles(bench)
+    assert [why for plan in plans for why in done_by(name, plan)]
+    texts = [text for plan in plans for each in plan.problems for text in each.texts if path[-1] in text]
+    assert texts == [f"{'.'.join(path)}: expected an object, got str: the last valid value stays"]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda each: each.name)
+def test_what_a_strategy_reads_lies_in_its_section(strategy: Strategy) -> None:
+    """Dry runs of the section cover what its strategies read; the total bandwidth is the node's."""
+    sections = {shape.path[0] for shape in strategy.reads}
+    assert sections <= {strategy.section, SYSTEM if strategy.section == QOS else strategy.section}

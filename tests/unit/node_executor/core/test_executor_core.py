@@ -178,14 +178,91 @@ def test_a_terminating_pod_is_stopped_with_its_grace_and_then_reported_stopped()
 @pytest.mark.parametrize(("age", "replaces"), [(4, False), (5, True)])
 def test_the_report_of_an_end_replaces_earlier_ones_that_are_old_enough(age: int, replaces: bool) -> None:
     bench = Bench().load()
-    job = batch("job")
+    job = batch("job", restartPolicy="Never")
+    bench.place(job)
+    running(bench, job)
+    bench.saw(job, started_at=START, finished_at=START, exit_code=1)
+    [event] = bench.look(age).core.decide(bench.now)
+    assert isinstance(event.data, RunStatus)
+    assert (event.data.phase, event.replaces, event.tombstone) == (RunPhase.FAILED, replaces, False)
+
+
+def stopped(bench: Bench, job: Pod) -> None:
+    """The pod runs, is ended, and its stop is reported."""
     bench.place(job)
     running(bench, job)
     bench.place(job, PlacementPhase.TERMINATING)
     bench.saw(job, started_at=START, finished_at=START, exit_code=143)
-    [event] = bench.look(age).core.decide(bench.now)
-    assert isinstance(event.data, RunStatus)
-    assert (event.data.phase, event.replaces) == (RunPhase.STOPPED, replaces)
+    assert last(bench.look()).phase is RunPhase.STOPPED
+
+
+def test_that_a_pod_was_stopped_is_the_last_message_of_its_run_and_not_repeated() -> None:
+    bench = Bench().load()
+    job = batch("job")
+    stopped(bench, job)
+    event = bench.last[run_subject(NODE, "default", "job")]
+    assert event.tombstone
+    assert orders(bench.look(1)) == [("collect", "uid-job")]
+    bench.groups = {group for group in bench.groups if "uid-job" not in group}
+    assert orders(bench.look(1)) == []
+    assert bench.report() == []
+    assert not bench.core.has_work, "nothing is left to do until the placement is gone"
+    bench.place(job, PlacementPhase.GONE)
+    assert orders(bench.look(1)) == [("forget", "uid-job")]
+    del bench.states["uid-job"]
+    assert orders(bench.look(1)) == []
+    assert bench.report() == []
+    assert not bench.core.has_work
+
+
+def test_a_stop_has_the_lifetime_of_a_tombstone() -> None:
+    bench = Bench().load()
+    bench.place(batch("job"), PlacementPhase.TERMINATING)
+    [event] = bench.look().core.decide(bench.now)
+    assert (event.tombstone, event.replaces, event.ttl_seconds) == (True, False, TOMBSTONE_TTL_SECONDS)
+
+
+def test_a_restarted_executor_does_not_report_a_stop_again() -> None:
+    bench = Bench().load()
+    stopped(bench, batch("job"))
+    bench.restarted().look()
+    assert bench.report() == []
+
+
+def test_an_executor_that_no_longer_finds_its_report_of_a_stop_repeats_it() -> None:
+    bench = Bench().load()
+    stopped(bench, batch("job"))
+    del bench.last[run_subject(NODE, "default", "job")]
+    bench.states.clear()
+    assert last(bench.restarted().look()).phase is RunPhase.STOPPED
+
+
+def test_a_stopped_pod_that_is_placed_again_is_started_again() -> None:
+    bench = Bench().load()
+    job = batch("job")
+    stopped(bench, job)
+    bench.place(job, PlacementPhase.GONE)
+    bench.states.clear()
+    bench.look(1)
+    bench.place(job)
+    assert orders(bench.look(1)) == [("start", 0)]
+
+
+def test_a_stop_is_reported_again_to_a_placement_that_was_stored_after_it() -> None:
+    bench = Bench().load()
+    job = batch("job")
+    stopped(bench, job)
+    bench.place(job, PlacementPhase.TERMINATING, object_sequence=7)
+    assert last(bench.look(1)).phase is RunPhase.STOPPED
+    assert bench.look(1).report() == []
+
+
+def test_a_load_may_bring_a_stop_before_the_placement_that_it_is_about() -> None:
+    bench = Bench().load()
+    stopped(bench, batch("job"))
+    bench.last = dict(sorted(bench.last.items(), key=lambda item: ".run." not in item[0]))
+    bench.restarted().look()
+    assert bench.report() == []
 
 
 def test_a_pod_that_never_started_is_stopped_at_once() -> None:

@@ -5,17 +5,23 @@ from __future__ import annotations
 import itertools
 from datetime import timedelta
 
+from msgspec.structs import replace
+
 from cotenant.api.objects.pod import Pod
 from cotenant.events.envelope import Event
 from cotenant.events.node.execution import Execution
+from cotenant.events.node.resources import NodeResources
 from cotenant.events.node.topology import MachineTopology
 from cotenant.events.node.usage import UsageSample
+from cotenant.events.placements import PlacementPhase
 from cotenant.log.contract import EXECUTION, LOG, USAGE
+from cotenant.model.subjects import resources_subject
 from cotenant_node_executor.core.executions import MAX_CHANGES, NEWEST_USAGE, Executions
 from cotenant_node_executor.core.node import Periods
 from cotenant_node_executor.core.usage_window import MAX_SAMPLES, UsageWindow
-from cotenant_node_executor.runtime.interface import PodToRun, Stop
+from cotenant_node_executor.runtime.interface import Collect, PodToRun, Stop
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
+from cotenant_node_executor.strategies.strategy import Evict
 from cotenant_node_executor.targets.interface import Knob, RefusedValue, WriteReport, WrittenValue
 from tests.unit.node_executor.builders_node_executor import NODE, START, Bench, batch, pod, service, snapshot
 
@@ -124,6 +130,34 @@ def test_a_pod_that_cannot_run_here_and_a_stop_are_published_once() -> None:
     assert topics == [["runtime", "refusals"], [], []]
 
 
+def test_a_stop_that_a_placement_orders_is_published_if_the_pod_has_not_ended_a_second_later() -> None:
+    bench = Bench().load()
+    placed = bench.place(batch("job"), PlacementPhase.TERMINATING)
+    plan = bench.look().core.plan(bench.now)
+    made = Executions("node-1")
+
+    def published(seconds: float) -> list[Event]:
+        return made.of_cycle(bench.core, plan, WriteReport(), (Stop("uid-job", 3),), START + second(seconds))
+
+    assert published(0) == []
+    assert published(0.9) == []
+    [event] = published(1)
+    assert isinstance(event.data, Execution)
+    assert event.data.summary == "default/job: stopping, 3 s until SIGKILL"
+    assert (event.time, event.causes) == (START, (placed.ref,))
+    assert published(2) == []
+
+
+def test_of_a_pod_that_ended_at_once_no_stop_is_published() -> None:
+    bench = Bench().load()
+    bench.place(batch("job"), PlacementPhase.TERMINATING)
+    plan = bench.look().core.plan(bench.now)
+    made = Executions("node-1")
+    assert made.of_cycle(bench.core, plan, WriteReport(), (Stop("uid-job", 3),), START) == []
+    assert made.of_cycle(bench.core, plan, WriteReport(), (Collect("uid-job"),), START + second(0.1)) == []
+    assert made.of_cycle(bench.core, plan, WriteReport(), (), START + second(5)) == []
+
+
 def test_many_changes_are_counted_in_one_bounded_event() -> None:
     bench = Bench().load()
     for number in range(60):
@@ -163,3 +197,21 @@ def test_samples_of_a_simulated_node_are_numbered_within_its_incarnation() -> No
     published = [event.data for number in range(9) for event in node.step(START + second(number)) if event.stream == USAGE]
     assert [sample.counter for sample in published if isinstance(sample, UsageSample)] == list(range(1, len(published) + 1))
     assert {sample.boot for sample in published if isinstance(sample, UsageSample)} == {"incarnation"}
+
+
+def test_an_eviction_by_what_the_node_offers_has_that_event_as_a_cause() -> None:
+    bench = Bench().load()
+    node_slo = bench.slo()
+    bench.store(resources_subject(NODE), NodeResources(node=NODE, batch_cpu_milli=1000))
+    less = bench.store(resources_subject(NODE), NodeResources(node=NODE, batch_cpu_milli=500))
+    placed = {name: bench.place(batch(name)) for name in ("offer", "usage")}
+    plan = bench.look().core.plan(bench.now)
+    orders = [Evict("uid-offer", "500m offered", by_offer=True), Evict("uid-usage", "too much")]
+    ordered = [("cpu-evict", order) for order in orders]
+    begun = bench.core.evictions.begin(ordered, bench.core.pods, {}, bench.now + second(60), bench.core.resources_ref)
+    events = Executions(NODE).of_cycle(bench.core, replace(plan, evictions=begun), WriteReport(), (), bench.now)
+    of_pods = {event.data.pod: event.causes for event in events if isinstance(event.data, Execution) and event.data.pod}
+    assert of_pods == {
+        "offer": (placed["offer"].ref, NEWEST_USAGE, node_slo.ref, less.ref),
+        "usage": (placed["usage"].ref, NEWEST_USAGE, node_slo.ref),
+    }

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from cotenant.events.node.resources import NodeResources
 from cotenant.events.node.topology import LogicalCPU, MachineTopology
-from cotenant.events.placements import PlacementPhase
-from cotenant.model.subjects import resources_subject
+from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.model.subjects import placement_subject, resources_subject
 from cotenant_node_executor.koordlet_metrics.registry import METRICS
 from cotenant_node_executor.sampling.machine import DISKS
 from cotenant_node_executor.sampling.slow.readings import (
@@ -29,7 +29,8 @@ from cotenant_node_executor.strategies.strategy import Evict
 from cotenant_node_executor.targets.cgroup.durations import SUCCEEDED, Histogram
 from cotenant_node_executor.targets.interface import CookieOutcome, CoreGroups, HeldCookie, Knob
 from cotenant_node_executor.targets.psi import PressureLine, PsiStats
-from tests.unit.node_executor.builders_node_executor import GIB, NODE, Bench, batch, pod, service, snapshot
+from tests.builders import pod_document
+from tests.unit.node_executor.builders_node_executor import GIB, NODE, Bench, batch, facts, pod, service, snapshot
 
 STALL = PsiStats(PressureLine(12.5, 6.0, 1.0, 9), PressureLine(2.0, 1.0, 0.5, 3), full_supported=True)
 OF_WEB = {
@@ -81,6 +82,19 @@ def test_nothing_is_shown_before_there_is_anything_to_show_but_counters_and_what
     bench = Bench().load()
     counting = {name for name, _, _ in METRICS if shown(bench, name)}
     assert counting == {"pod_eviction", "node_resource_allocatable"}
+
+
+def test_a_container_that_kubelet_runs_has_the_id_of_its_status() -> None:
+    bench = Bench(of=replace(facts(), kubelet_pods=True)).load()
+    amounts = {"kubernetes.io/batch-cpu": "500"}
+    for name, number in (("job", "containerd://ab12"), ("new", "")):
+        document = pod_document(name, labels={"koordinator.sh/qosClass": "BE"}, requests=amounts, limits=amounts)
+        document["status"] = {"containerStatuses": [{"name": "main", "containerID": number}]}
+        raw = msgspec.Raw(msgspec.json.encode(document))
+        placement = Placement(node=NODE, namespace="default", name=name, uid=f"uid-{name}", pod=raw)
+        bench.store(placement_subject(NODE, "default", name), placement)
+    found = {dict(labels)["container_id"] for labels in shown(bench, "container_resource_requests")}
+    assert found == {"containerd://ab12", "uid-new/main"}
 
 
 def test_usage_is_in_cores_and_bytes_by_node_services_and_batch() -> None:

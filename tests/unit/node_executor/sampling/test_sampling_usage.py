@@ -157,3 +157,36 @@ def test_meminfo_lines_without_a_number_count_as_zero() -> None:
     assert proc.parse_meminfo("A: 1 kB\nB:\nC: x kB\n\nD 5") == {"A": 1, "C": 0}
     with pytest.raises(ValueError, match="MemTotal"):
         proc.parse_node_meminfo("MemFree: 1 kB")
+
+
+def test_the_only_container_of_a_pod_has_its_usage_and_throttling_of_its_own(driver: StillDriver, node: Path) -> None:
+    sampler = Sampler(driver, group_pressure=False, proc=node, cpu_capacity_milli=4000, lone_containers=True)
+    driver.use("besteffort/poda", 0, 100, (10, 0))
+    driver.use("besteffort/poda/main", 0, 1, (10, 0))
+    sampler.snapshot(SECOND)
+    driver.use("besteffort/poda", SECOND, 200, (20, 5))
+    driver.use("besteffort/poda/main", 0, 1, (20, 8))
+    (found,) = sampler.snapshot(3 * SECOND).pods["a"].containers
+    assert (found.name, found.usage.group) == ("main", "besteffort/poda/main")
+    assert (found.usage.cpu_milli, found.usage.memory_bytes, found.usage.throttled_ratio) == (500, 200, 0.8)
+
+    driver.create("besteffort/poda/side")
+    driver.use("besteffort/poda/main", 3 * SECOND, 150)
+    driver.use("besteffort/poda/side", 5 * SECOND, 50)
+    main, side = sampler.snapshot(5 * SECOND).pods["a"].containers
+    assert (main.usage.cpu_milli, main.usage.memory_bytes) == (1000, 150), "each is read once there are two"
+    assert (side.usage.cpu_milli, side.usage.memory_bytes) == (None, 50)
+
+
+def test_a_lone_container_that_has_gone_is_skipped(driver: StillDriver, node: Path) -> None:
+    sampler = Sampler(driver, group_pressure=False, proc=node, cpu_capacity_milli=4000, lone_containers=True)
+    driver.use("besteffort/poda", 0, 100)
+    stat = driver.stat_path("besteffort/poda/main", Stat.CPU_STAT)
+    usage_file = driver.stat_path("besteffort/poda/main", Stat.CPU_USAGE)
+    assert stat is not None
+    assert usage_file is not None
+    stat.unlink(missing_ok=True)
+    usage_file.unlink(missing_ok=True)
+    seen = sampler.snapshot(SECOND)
+    assert seen.pods["a"].containers == ()
+    assert [each.group for each in seen.skipped] == ["besteffort/poda/main"]

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from cotenant.api.objects.pod import decode_pod
 from cotenant.events.node.resources import NodeSLORendered
-from cotenant_node_executor.strategies.disk.blkio import STRATEGY, claims_of, decide, volumes_of
+from cotenant_node_executor.strategies.disk.blkio import STRATEGY, decide
 from cotenant_node_executor.strategies.disk.blkio_plan import IOConfig, Level, blkio_plan, listed, v2_plan
+from cotenant_node_executor.strategies.disk.pod_volumes import claims_of, volumes_of
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Input, NodePolicy, StrategyDecision
 from cotenant_node_executor.targets.address import Knob

@@ -126,17 +126,12 @@ def test_containers_leave_their_group_when_the_rule_goes_and_others_are_not_touc
 
 
 @pytest.mark.parametrize("value", [5, [], {}, "yes"])
-def test_an_unreadable_section_is_reported_with_its_field_and_switches_it_off(value: object) -> None:
+def test_an_unreadable_section_switches_it_off(value: object) -> None:
     broken = core_slo(lsClass={"enable": True, "coreExpeller": value}, beClass={"enable": True})
     first = decide(seen(ON), None)
     for before, left in ((None, {}), (first.memory, {WEB: "", API: "", JOB: ""})):
         found = decide(seen(broken), before)
         assert groups(found) == left
-        (problem,) = found.problems
-        assert problem.startswith("resourceQOSStrategy: ")
-        assert "$.lsClass.cpuQOS.coreExpeller" in problem
-        assert problem.endswith("it counts as absent")
-    assert decide(seen(ON), None).problems == ()
 
 
 def test_a_kernel_without_core_scheduling_is_left_alone() -> None:

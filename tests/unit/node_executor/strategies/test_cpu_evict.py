@@ -152,6 +152,7 @@ def test_above_what_the_node_offers_pods_that_allow_it_go_by_priority() -> None:
     # 3,000m are requested up to that priority, 1,800m may stay.
     found = after(30, evict_slo(**section), pods, used, resources=offer)
     assert evicted(found) == ["uid-b", "uid-a"]
+    assert all(order.by_offer for order in found.orders if isinstance(order, Evict))
     assert evicted(after(30, evict_slo(**section), pods, used, resources=replace(offer, batch_cpu_milli=3000))) == []
     assert evicted(after(30, evict_slo(**section), pods, used)) == []
 

@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cotenant.api.objects.pod import Pod
@@ -18,12 +20,15 @@ from cotenant_node_executor.sampling.snapshot import HostApplicationSample
 from cotenant_node_executor.sampling.wanted import wanted_by
 from cotenant_node_executor.strategies.cpu.cpuset_rule import pools_without
 from cotenant_node_executor.strategies.cpu.cpusets import Decided, cpu_pools, decide
+from cotenant_node_executor.strategies.cpu.evict import strategy as evict
+from cotenant_node_executor.strategies.cpu.suppression import strategy as suppression
 from cotenant_node_executor.strategies.cpu.suppression.strategy import suppress
 from cotenant_node_executor.strategies.situation import Processor, Situation
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
 from cotenant_node_executor.targets.interface import Knob
 from tests.unit.node_executor.builders_node_executor import batch, pod, service, situation, slo, snapshot, usage
 
+SECOND = 1_000_000_000
 PROCESSORS = tuple(Processor(cpu=cpu, core=cpu // 2, socket=cpu // 4, node=cpu // 4) for cpu in range(8))
 
 
@@ -179,3 +184,69 @@ def test_yarns_containers_are_not_counted_as_system_usage_and_do_not_throttle_th
 def test_pools_hold_every_free_cpu_once(processors: list[Processor], taken: frozenset[int]) -> None:
     found = [cpu for pool in pools_without(processors, taken) for cpu in parse_cpu_list(pool.cpuset)]
     assert sorted(found) == sorted(each.cpu for each in processors if each.cpu not in taken)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "system", "others"),
+    [
+        ('{"cpuset": "6-7"}', "6-7", "0-5"),
+        ('{"cpuset": "6-7", "cpusetExclusive": true}', "6-7", "0-5"),
+        ('{"cpuset": "6-7", "cpusetExclusive": false}', "6-7", None),
+        ('{"cpuset": "7,64-70"}', "7", "0-6"),
+        ('{"cpuset": "64-70"}', None, None),
+        ('{"cpuset": "x"}', None, None),
+        ("[", None, None),
+        ("", None, None),
+    ],
+)
+def test_system_pods_run_on_the_cpus_that_the_node_keeps_for_them(
+    annotation: str, system: str | None, others: str | None
+) -> None:
+    pods = [pod("agent", "SYSTEM", requests={"cpu": "1"}), service("web"), batch("job")]
+    there = two_sockets(pods, node_slo=slo(system_qos_annotation=annotation))
+    found = sets(there)
+    assert found.get("burstable/poduid-agent/main") == system
+    assert found.get("burstable/poduid-web/main") == others
+    everything = {"cpu_suppress_policy": "cpuset", "cpu_suppress_threshold_percent": 100}
+    suppressed = suppress(replace(there, slo=slo(system_qos_annotation=annotation, **everything), snapshot=snapshot(0)))
+    assert suppressed is not None
+    assert suppressed.cpus == (others or "0-7"), "of more CPUs than there are the rule would choose none"
+
+
+# -- where kubelet pins containers itself -----------------------------------------------------------------------------
+
+
+def under_static_policy(*, kubelet: bool = True, used: int = 6000) -> Situation:
+    reading = replace(snapshot(used, {"uid-web": used}), monotonic_ns=SECOND * (2 + used))
+    there = situation([service("web"), batch("job")], node_slo=slo(cpu_suppress_policy="cpuset"), reading=reading)
+    return replace(there, node=replace(there.node, kubelet_pods=kubelet, kubelet_cpu_policy="static"))
+
+
+def of_tree(there: Situation, before: Struct | None = None) -> tuple[list[str], Struct | None]:
+    decision = suppression.decide(there, before)
+    groups = ("besteffort", "besteffort/poduid-job", "besteffort/poduid-job/main")
+    own = [next(each.value for each in decision.values[group] if each.attribute is Knob.CPUSET_CPUS) for group in groups]
+    return own, decision.memory
+
+
+def test_under_kubelets_static_policy_containers_alone_are_narrowed_and_grow_from_their_own_set() -> None:
+    narrow, memory = of_tree(under_static_policy())
+    assert narrow == ["0-7", "0-7", "0-1"]
+    there = replace(under_static_policy(used=0), current={("besteffort", Knob.CPUSET_CPUS): "0-7"})
+    assert there.snapshot is not None
+    grown, memory = of_tree(there, memory)
+    assert grown == ["0-7", "0-7", "0-2"], "a tenth of the CPUs, from the set of the containers"
+    assert of_tree(replace(there, snapshot=replace(there.snapshot, monotonic_ns=9 * SECOND)), memory)[0][2] == "0-3"
+    assert of_tree(under_static_policy(kubelet=False))[0] == ["0-1", "0-1", "0-1"], "the executor makes its containers itself"
+
+
+def test_what_batch_work_may_use_is_what_its_containers_may() -> None:
+    threshold = {"enable": True, "cpuEvictBESatisfactionLowerPercent": 50, "cpuEvictBESatisfactionUpperPercent": 80}
+    text = msgspec.json.encode({"resourceUsedThresholdWithBE": threshold})
+    current = {("besteffort", Knob.CPUSET_CPUS): "0-7", ("besteffort/poduid-job/main", Knob.CPUSET_CPUS): "0-1"}
+    wide = {("besteffort", Knob.CPUSET_CPUS): "0-7", ("burstable/poduid-web/main", Knob.CPUSET_CPUS): "3"}
+    for files, limit in ((current, 2000), (wide, 8000), ({}, 8000)):
+        there = replace(under_static_policy(), slo=slo(spec=msgspec.Raw(text)), current=files)
+        memory = evict.decide(there, None).memory
+        assert isinstance(memory, evict.EvictMemory)
+        assert memory.samples[-1].best_effort.real_limit_milli == limit

@@ -17,6 +17,7 @@ from cotenant_node_executor.strategies.system_config import (
     GROUP_IDENTITY,
     IDLE_SAVER,
     MIN_FREE,
+    PAGE_CACHE_LIMITS,
     REAPER,
     WATERMARK,
     SystemStrategy,
@@ -66,6 +67,7 @@ def test_nothing_stated_sets_nothing() -> None:
         ("memcg_reap_back_ground", REAPER, 0, 1),
         ("sched_idle_saver_wmark", IDLE_SAVER, 0, 2**31 - 1),
         ("sched_group_identity_enabled", GROUP_IDENTITY, 0, 1),
+        ("page_cache_limit_enabled", PAGE_CACHE_LIMITS, 0, 1),
     ],
 )
 def test_each_number_may_have_its_bounds(field: str, place: Place, low: int, high: int) -> None:
@@ -83,6 +85,12 @@ def test_features_are_words_and_all_else_is_a_value() -> None:
         REAPER: SysFileAttribute.VALUE,
         WATERMARK: SysctlAttribute.VALUE,
     }
+
+
+@pytest.mark.parametrize(("value", "text"), [(1, "1"), (True, "1"), (0, "0"), (False, "0")])
+def test_page_cache_limits_of_the_machine_are_switched_by_a_number_or_a_truth_value(value: int | bool, text: str) -> None:
+    found = decided(pageCacheLimitEnabled=value).values
+    assert {place: each.value for place, (each,) in found.items()} == {SysFile("kernel/mm/pagecache_limit/enabled"): text}
 
 
 @pytest.mark.parametrize("value", [9, 401])

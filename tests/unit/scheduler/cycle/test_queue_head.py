@@ -9,7 +9,8 @@ import pytest
 
 from cotenant.events.node.runs import RunPhase
 from cotenant.events.placements import Hold
-from cotenant_scheduler.cycle.ordering.queue_head import CANDIDATES, MEMBERS
+from cotenant_scheduler.cycle.ordering.coming_rooms import CANDIDATES
+from cotenant_scheduler.cycle.ordering.queue_head import MEMBERS
 from cotenant_scheduler.framework.queue_args import QueueArgs
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig
 from tests.unit.scheduler.builders_reservations import ReservedStory, reservation, wants

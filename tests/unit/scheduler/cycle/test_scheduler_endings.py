@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cotenant.engine.last_sequences import REMEMBERED_POSITIONS
 from cotenant.events.envelope import Event
 from cotenant.events.node.runs import ExecutorStatus, RunPhase, RunStatus
 from cotenant.events.objects import ObjectStored
@@ -18,6 +19,7 @@ from cotenant.model.subjects import (
     run_subject,
     waiting_subject,
 )
+from cotenant_scheduler.definition import urgent
 from tests.unit.scheduler.builders_scheduler import GIB, Story, node, pod
 
 
@@ -55,6 +57,111 @@ def test_a_deleted_pod_is_terminating_until_its_executor_reports_the_end() -> No
     assert run.ref in event.causes
 
 
+def test_an_executor_of_an_earlier_version_reports_a_stop_without_a_tombstone() -> None:
+    story = placed_story()
+    story.pod(pod("web", deleting=True))
+    story.settle()
+    data = RunStatus(node="a", namespace="default", name="web", uid="uid-web", phase=RunPhase.STOPPED)
+    report = story.say(run_subject("a", "default", "web"), data)
+    story.settle()
+    event = story.placement_event("a", "web")
+    assert event.tombstone
+    assert report.ref in event.causes
+
+
+def test_the_tombstone_of_a_run_that_reports_no_stop_ends_no_placement() -> None:
+    story = placed_story()
+    story.pod(pod("web", deleting=True))
+    story.settle()
+    data = RunStatus(node="a", namespace="default", name="web", uid="uid-web", phase=RunPhase.RUNNING)
+    story.say(run_subject("a", "default", "web"), data, tombstone=True)
+    assert story.settle() == []
+    assert phase(story) is PlacementPhase.TERMINATING
+
+
+def test_a_stop_of_another_uid_ends_no_placement() -> None:
+    story = placed_story()
+    story.pod(pod("web", deleting=True))
+    story.settle()
+    story.run("a", "web", RunPhase.STOPPED, uid="another")
+    assert story.settle() == []
+
+
+def test_the_room_of_a_stopped_pod_is_given_away_once_its_placement_is_gone() -> None:
+    story = placed_story()
+    story.pod(pod("web", deleting=True))
+    story.pods(pod("next"))
+    story.settle()
+    story.run("a", "web", RunPhase.STOPPED)
+    [gone] = story.decide()
+    assert gone.subject == placement_subject("a", "default", "web")
+    story.settle()
+    assert story.node_of("next") == "a"
+
+
+@pytest.mark.parametrize("stop_first", [False, True])
+def test_a_scheduler_that_loads_knows_of_the_stop_in_whatever_order_it_reads(stop_first: bool) -> None:
+    story = placed_story()
+    story.pod(pod("web", deleting=True))
+    story.settle()
+    story.run("a", "web", RunPhase.STOPPED)
+    story.core = story.reloaded(sorted(story.last, key=lambda subject: (".run." in subject) is not stop_first))
+    assert [event.tombstone for event in story.decide()] == [True]
+
+
+def test_a_stop_is_not_about_a_later_placement_of_the_same_pod_on_the_same_node() -> None:
+    story = placed_story()
+    story.node_deleted("a")
+    story.settle()
+    story.run("a", "web", RunPhase.STOPPED)
+    story.settle()
+    assert story.placement("web") is None
+    story.node(node("a", cpu="1"))
+    story.executor("a")
+    story.settle()
+    assert phase(story) is PlacementPhase.BOUND, "it is placed again"
+    story.pod(pod("web", deleting=True))
+    story.settle()
+    assert phase(story) is PlacementPhase.TERMINATING, "it may have been started meanwhile"
+    reloaded = story.reloaded()
+    assert list(reloaded.decide(story.now)) == []
+    story.run("a", "web", RunPhase.STOPPED)
+    story.settle()
+    assert story.placement("web") is None
+
+
+def test_old_stops_are_forgotten_unless_their_placement_is_still_there() -> None:
+    story = placed_story()
+    stops = story.core.pods.stops
+    story.pod(pod("web", deleting=True))
+    story.settle()
+    placed = story.core.pods.records["default", "web"].placements["a"]
+    sequence = placed.sequence + 1
+    stops.note("a", ("default", "web"), "uid-web", sequence)
+    stops.note("a", ("default", "long-gone"), "uid-long-gone", sequence + 1)
+    stops.note("a", ("default", "new"), "uid-new", sequence + 2 + REMEMBERED_POSITIONS)
+    for _ in range(3):
+        stops.forget(story.core.pods.records)
+    assert stops.of("a", ("default", "web"), placed) == sequence
+    assert len(stops) == 2
+
+
+def test_the_end_of_a_placement_is_urgent_if_a_pod_waits_for_its_name() -> None:
+    story = placed_story()
+    story.pod(pod("web", deleting=True))
+    story.settle()
+    story.run("a", "web", RunPhase.STOPPED)
+    [gone] = story.decide()
+    assert not urgent(gone)
+    story = placed_story()
+    story.pod_deleted("web")
+    story.pod(pod("web", uid="second"))
+    story.settle()
+    story.run("a", "web", RunPhase.STOPPED)
+    gone = next(event for event in story.decide() if event.tombstone)
+    assert urgent(gone)
+
+
 @pytest.mark.parametrize(("age", "replaces"), [(4, False), (5, True)])
 def test_a_terminating_placement_replaces_one_that_is_old_enough(age: int, replaces: bool) -> None:
     story = placed_story()
@@ -63,6 +170,19 @@ def test_a_terminating_placement_replaces_one_that_is_old_enough(age: int, repla
     story.settle()
     assert phase(story) is PlacementPhase.TERMINATING
     assert story.placement_event("a", "web").replaces is replaces
+
+
+def test_a_terminating_placement_has_no_figures_and_its_cause_has_them() -> None:
+    story = placed_story()
+    bound = story.placement_event("a", "web")
+    story.pod(pod("web", deleting=True))
+    story.settle()
+    terminating = story.placement_event("a", "web")
+    assert isinstance(bound.data, Placement)
+    assert isinstance(terminating.data, Placement)
+    assert bound.data.figures
+    assert not terminating.data.figures
+    assert bound.ref in terminating.causes
 
 
 def test_a_pod_without_object_is_terminating_too() -> None:

@@ -371,6 +371,7 @@ def test_the_pod_takes_another_node_that_became_free_first() -> None:
     story.settle()
     assert victims(story, "high") == ["low"]
     story.pod_deleted("busy")
+    story.settle()
     story.run("b", "busy", RunPhase.STOPPED)
     story.settle()
     assert story.node_of("high") == "b"

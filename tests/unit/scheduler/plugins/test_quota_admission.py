@@ -48,4 +48,9 @@ def test_a_refusal_is_about_the_pod_and_no_node() -> None:
     [reason] = waiting.reasons
     assert (reason.code, reason.count, reason.resource) == ("quota", 0, "cpu")
     assert reason.detail == "quota team: cpu 2 needed, runtime is 1999m"
-    assert waiting.wakes_on == ("quotas._.team", "node.*.placement.>", "node.*.run.>")
+    assert waiting.wakes_on == (
+        "quotas._.team",
+        "node.*.placement.>",
+        "node.*.run.>",
+        "objects.scheduling%2Esigs%2Ek8s%2Eio.elasticquotas.>",
+    )

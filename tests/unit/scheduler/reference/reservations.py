@@ -143,6 +143,42 @@ def makes_leave(
     return min(choices)[1:] if choices else None
 
 
+def coming_rooms(
+    story: ReservedStory,
+    objects: dict[str, dict[str, Any]],
+    offered: dict[str, dict[str, int]],
+    pod: dict[str, Any],
+    ending: set[str],
+    *,
+    required: bool,
+) -> list[tuple[int, bool, str, str]]:
+    """The rooms that come for a pod which nothing takes now, the best first: millionths of the node that are short, whether it
+    is beside reservations, node, reservation. `ending`: pods that end by themselves; `required`: it needs a reservation.
+    """
+    there, wanted = placements(story), pod_requests(pod)
+    later = [placed for placed in there if placed.name not in ending]
+    found: list[tuple[int, bool, str, str]] = []
+
+    def share(node: str, missing: dict[str, int]) -> int:
+        return int(max(max(0, amount) / offered[node][resource] for resource, amount in missing.items()) * 1_000_000)
+
+    for node in () if required else offered:
+        lacking = {name: taken(story, node, name, there) + wanted[name] - offered[node][name] for name in RESOURCES}
+        if all(taken(story, node, name, later) + wanted[name] <= offered[node][name] for name in RESOURCES):
+            found.append((share(node, lacking), True, node, ""))
+    for name, (node, _) in usable(story, objects, offered, pod, later).items():
+        held = next(each for each in shares(story) if each.name == name)
+        lacking = {}
+        for resource in RESOURCES:
+            left = held.allocatable[resource] - allocated(story, held.uid, resource, there)
+            free = offered[node][resource] - taken(story, node, resource, there) + max(0, left)
+            if objects[name]["spec"].get("allocatePolicy") == "Restricted":
+                free = min(free, left)
+            lacking[resource] = wanted[resource] - free
+        found.append((share(node, lacking), False, node, name))
+    return sorted(found)
+
+
 def pod_requests(pod: dict[str, Any]) -> dict[str, int]:
     """Milli-cores and bytes that a pod of the tests requests."""
     requests = pod["spec"]["containers"][0]["resources"]["requests"]

@@ -48,7 +48,7 @@ def test_kinds_are_found_by_every_name_that_users_type(word: str) -> None:
     assert REGISTRY.find("nonsense") is None
 
 
-@pytest.mark.parametrize("name", ["eq", "elasticquota", "elasticquotas", "ElasticQuota"])
+@pytest.mark.parametrize("name", ["eq", "eqs", "elasticquota", "elasticquotas", "ElasticQuota"])
 def test_a_kind_may_be_named_with_its_group(name: str) -> None:
     kind = REGISTRY.find(f"{name}.scheduling.sigs.k8s.io")
     assert kind is not None

@@ -6,11 +6,13 @@ other, and the lower one is below the upper one. Member names match in any case,
 as they are. Source: the `validate` tags of Koordinator's API types, as of 1.8, and what its controllers cannot work with:
 unknown policies, ratios of normalisation outside 1..5, of amplification outside 1..1,000,000; and cotenant's own risk budget.
 batch-resource-calculator can read everything that is accepted here.
+
+Over 300 lines: most of it is the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -99,6 +101,9 @@ _THRESHOLDS = StrategyRules(
         "cpuSuppressThresholdPercent": _PERCENT,
         "cpuSuppressMinPercent": _PERCENT,
         "cpuSuppressPolicy": one_of("cpuset", "cfsQuota"),
+        "memoryStopPlacingPercent": _PERCENT,
+        "memoryReclaimPercent": _PERCENT,
+        "memoryReclaimPressurePercent": _PERCENT,
         "cpuEvictBEUsageThresholdPercent": _PERCENT,
         "cpuEvictTimeWindowSeconds": _FROM_1,
         "cpuEvictPolicy": one_of("evictByRealLimit", "evictByAllocatable"),
@@ -148,11 +153,13 @@ _IO = {
     "enableUserModel": flag,
 }
 _BLOCK = members_of({"name": text, "type": one_of("device", "volumegroup", "podvolume"), "ioCfg": members_of(_IO)})
+_PART: Mapping[str, Check] = {"dryRun": flag, "enable": flag}
+"""What every part of a class has."""
 _CLASS = StrategyRules(
     within={
         "cpuQOS": StrategyRules(
             {
-                "enable": flag,
+                **_PART,
                 "groupIdentity": whole(-1, 2),
                 "schedIdle": _SWITCH,
                 "coreExpeller": flag,
@@ -160,11 +167,11 @@ _CLASS = StrategyRules(
             }
         ),
         "resctrlQOS": StrategyRules(
-            {"enable": flag, "mbaPercent": _PERCENT}, pairs=(("catRangeStartPercent", "catRangeEndPercent"),)
+            {**_PART, "mbaPercent": _PERCENT, "mbaMBps": _FROM_1}, pairs=(("catRangeStartPercent", "catRangeEndPercent"),)
         ),
         "memoryQOS": StrategyRules(
             {
-                "enable": flag,
+                **_PART,
                 "minLimitPercent": _PERCENT,
                 "lowLimitPercent": _PERCENT,
                 "throttlingPercent": _PERCENT,
@@ -179,8 +186,8 @@ _CLASS = StrategyRules(
                 "pageCacheLimitSize": _FROM_0,
             }
         ),
-        "blkioQOS": StrategyRules({"enable": flag, "blocks": each_element(_BLOCK)}),
-        "networkQOS": StrategyRules({"enable": flag, **dict.fromkeys(_NETWORK, percent_or_amount)}),
+        "blkioQOS": StrategyRules({**_PART, "blocks": each_element(_BLOCK)}),
+        "networkQOS": StrategyRules({**_PART, **dict.fromkeys(_NETWORK, percent_or_amount)}),
     }
 )
 QOS_CLASSES = ("lsrClass", "lsClass", "beClass", "systemClass", "cgroupRoot")
@@ -258,6 +265,30 @@ def strategy_errors(path: str, rules: StrategyRules, strategy: Json) -> list[Fie
     for name, inner in rules.within.items():
         found += strategy_errors(f"{path}.{name}", inner, member(strategy, name))
     return found
+
+
+def null_objects(path: str, section: SectionRules, config: Json) -> Iterator[str]:
+    """Yield the paths of strategies, and of the objects within them, that are null: they count as absent."""
+    if section.cluster:
+        yield from _null_members(path, section.cluster, section.rules, config)
+    else:
+        yield from _nulls_within(path, section.rules, config)
+    entries = member(config, section.entries)
+    for index, entry in enumerate(entries[:MAX_ENTRIES] if isinstance(entries, list) else ()):
+        yield from _nulls_within(f"{path}.{section.entries}[{index}]", section.rules, entry)
+
+
+def _null_members(path: str, name: str, rules: StrategyRules, holder: Json) -> Iterator[str]:
+    given = member(holder, name)
+    if given is not None:
+        yield from _nulls_within(f"{path}.{name}", rules, given)
+    elif isinstance(holder, dict) and any(key.lower() == name.lower() for key in holder):
+        yield f"{path}.{name}"
+
+
+def _nulls_within(path: str, rules: StrategyRules, strategy: Json) -> Iterator[str]:
+    for name, inner in rules.within.items():
+        yield from _null_members(path, name, inner, strategy)
 
 
 def _pair_errors(path: str, names: tuple[str, str], values: tuple[Json, Json]) -> list[FieldError]:

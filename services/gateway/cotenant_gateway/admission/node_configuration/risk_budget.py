@@ -45,9 +45,10 @@ def extensions(field: str, value: Json) -> list[FieldError]:
     if isinstance(value, dict) and value.get(FORECAST) is not None:
         found += _forecast(f"{field}.{FORECAST}", value[FORECAST])
     budget = value.get(EXTENSION) if isinstance(value, dict) else None
-    if found or budget is None:
-        return found
-    field = f"{field}.{EXTENSION}"
+    return found if budget is None else [*found, *_budget(f"{field}.{EXTENSION}", budget)]
+
+
+def _budget(field: str, budget: Json) -> list[FieldError]:
     found = _MEMBERS(field, budget)
     if found:
         return found

@@ -5,13 +5,15 @@ JSON object, values that are not what they must be (`ranges`), node entries with
 that cannot be read, entries that would select one node together, and bandwidths of network QoS that do not fit
 (`network_shares`). Without the label `koordinator.sh/configmap-type: slo-controller-config` nothing is refused, as with
 Koordinator's webhook: batch-resource-calculator then keeps the last section that it could read, and the writer gets
-warnings about what would have been refused. Policies without effect and empty texts cause warnings as well.
+warnings about what would have been refused. Policies without effect, empty texts and objects that are null cause warnings as
+well.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from math import lcm
 
 import msgspec
@@ -24,8 +26,14 @@ from cotenant.api.validation.metadata import selector_errors
 from cotenant.kinds.nodes import NODES
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant_gateway.admission.node_configuration.network_shares import network_share_errors
-from cotenant_gateway.admission.node_configuration.ranges import MAX_ENTRIES, SECTIONS, SectionRules, section_errors
-from cotenant_gateway.admission.node_configuration.risk_budget import EXTENSION
+from cotenant_gateway.admission.node_configuration.ranges import (
+    MAX_ENTRIES,
+    SECTIONS,
+    SectionRules,
+    null_objects,
+    section_errors,
+)
+from cotenant_gateway.admission.node_configuration.risk_budget import EXTENSION, FORECAST
 from cotenant_gateway.admission.node_configuration.values import Json, member, selector_of, shown
 from cotenant_gateway.admission.review import Review
 
@@ -43,6 +51,8 @@ _POLICIES = {
     "midReclaimMode": ("static",),
 }
 """Values of `colocation-config` that have an effect; any other counts as the first, or as absent."""
+_EXTENSIONS = {name.lower(): (name, what) for name, what in ((EXTENSION, "a risk budget"), (FORECAST, "the forecast"))}
+"""What is read of the extensions, by the name in lower case; other names are stored as they are."""
 
 
 class ConfigurationError(ValueError):
@@ -67,10 +77,11 @@ def node_configuration_warnings(review: Review) -> list[str]:
         found += [str(error) for error in _changed_sections(review, config)]
         if found:
             found.append(
-                "a section that cannot be read leaves the last one that could in force, any other is applied as it is; "
+                "a section that cannot be read leaves the last one that could in force, in place of an entry of "
+                "colocation-config that is out of range the cluster's strategy counts, any other is applied as it is; "
                 f"with the label {LABEL_CONFIG_MAP_TYPE}: {SLO_CONFIG_NAME} the ConfigMap would have been refused"
             )
-    return [*found, *_empty_sections(review, config), *_without_effect(config)]
+    return [*found, *_empty_sections(review, config), *_null_parts(review, config), *_without_effect(config)]
 
 
 def is_node_configuration(config: ConfigMap) -> bool:
@@ -223,8 +234,24 @@ def _empty_sections(review: Review, config: ConfigMap) -> Iterator[str]:
             yield f"data[{key}] is empty, so that the section stays as it is in force; remove the key for its defaults"
 
 
+def _null_parts(review: Review, config: ConfigMap) -> Iterator[str]:
+    """Yield the parts of sections that change and are null, at most MAX_ERRORS of a section."""
+    old = review.old_view(ConfigMap)
+    before = old.data if old is not None else {}
+    for key, section in SECTIONS.items():
+        text = config.data.get(key, "")
+        if not text or before.get(key) == text:
+            continue
+        try:
+            given = decoded_section(text)
+        except ConfigurationError:
+            continue
+        for path in islice(null_objects(f"data[{key}]", section, given), MAX_ERRORS):
+            yield f"{path} is null: it counts as absent, which switches off what it configured"
+
+
 def _without_effect(config: ConfigMap) -> Iterator[str]:
-    """Yield the members of `colocation-config` without effect: unknown policies, a misspelled risk budget."""
+    """Yield the members of `colocation-config` without effect: unknown policies, misspelled extensions."""
     key = "colocation-config"
     try:
         section = decoded_section(config.data.get(key) or "{}")
@@ -237,8 +264,9 @@ def _without_effect(config: ConfigMap) -> Iterator[str]:
     for where, strategy in given:
         given_extensions = member(strategy, "extensions")
         for name in given_extensions if isinstance(given_extensions, dict) else ():
-            if name != EXTENSION and name.lower() == EXTENSION.lower():
-                yield f"data[{key}]{where}.extensions[{shown(name)}] has no effect: the name of a risk budget is {EXTENSION}"
+            meant = _EXTENSIONS.get(name.lower(), (name, ""))
+            if name != meant[0]:
+                yield f"data[{key}]{where}.extensions[{shown(name)}] has no effect: the name of {meant[1]} is {meant[0]}"
         for name, known in _POLICIES.items():
             value = member(strategy, name)
             if isinstance(value, str) and value and value not in known:

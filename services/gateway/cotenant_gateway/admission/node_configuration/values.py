@@ -102,6 +102,15 @@ def amount(field: str, value: Json) -> list[FieldError]:
     return quantity(field, value)
 
 
+def amounts(field: str, value: Json) -> list[FieldError]:
+    """A map of resources to their quantities, each within the bounds of amounts."""
+    found = each_member(amount)(field, value)
+    if found or not isinstance(value, dict):
+        return found
+    given = [(name, value[name]) for name in list(value)[:MAX_LISTED] if isinstance(value[name], (str, int, float))]
+    return [error for name, each in given for error in quantity(f"{field}[{shown(name)}]", each, resource=name)]
+
+
 def bandwidth(field: str, value: Json) -> list[FieldError]:
     """A quantity of bits per second; a number is a whole one."""
     return amount(field, value) if isinstance(value, str) else whole(0)(field, value)
@@ -112,16 +121,20 @@ def percent_or_amount(field: str, value: Json) -> list[FieldError]:
     return amount(field, value) if isinstance(value, str) else whole(0, 100)(field, value)
 
 
+def duration(field: str, value: Json) -> list[FieldError]:
+    """A duration such as `5m`."""
+    if not isinstance(value, str):
+        return [wrong_type(field, "must be a duration such as 5m")]
+    return [] if _DURATION.fullmatch(value) else [invalid(field, shown(value), "must be a duration such as 5m")]
+
+
 def durations(field: str, value: Json) -> list[FieldError]:
     """A list of durations such as `5m`."""
     if not isinstance(value, list):
         return [wrong_type(field, "must be an array")]
     found: list[FieldError] = []
     for index, item in enumerate(value[:MAX_LISTED]):
-        if not isinstance(item, str):
-            found.append(wrong_type(f"{field}[{index}]", "must be a duration such as 5m"))
-        elif not _DURATION.fullmatch(item):
-            found.append(invalid(f"{field}[{index}]", shown(item), "must be a duration such as 5m"))
+        found += duration(f"{field}[{index}]", item)
     return found
 
 

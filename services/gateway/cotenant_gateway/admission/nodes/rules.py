@@ -1,4 +1,5 @@
-"""Nodes when they are written: labels and annotations of overcommitment, and whether the node configuration selects them twice.
+"""Nodes when they are written: labels and annotations of overcommitment and of load-aware scheduling, and whether the node
+configuration selects them twice.
 
 In: the node, as it is, and the ConfigMap `slo-controller-config`. Out: field errors. Annotations and labels are checked
 when they change; an unreadable value is refused, where Koordinator accepts it and omits it from its sums. A node
@@ -32,10 +33,15 @@ from cotenant_gateway.admission.node_configuration.rules import ConfigurationErr
 from cotenant_gateway.admission.node_configuration.values import (
     Json,
     amount,
+    amounts,
+    duration,
     each_member,
     member,
+    members_of,
     number,
+    one_of,
     selector_of,
+    whole,
 )
 from cotenant_gateway.admission.review import ObjectSource, Review
 
@@ -44,6 +50,7 @@ ANNOTATION_AMPLIFICATION = f"{_DOMAIN}/resource-amplification-ratio"
 ANNOTATION_RAW_ALLOCATABLE = f"{_DOMAIN}/raw-allocatable"
 ANNOTATION_NORMALIZATION = f"{_DOMAIN}/cpu-normalization-ratio"
 ANNOTATION_NETWORK_BANDWIDTH = f"{_DOMAIN}/network-bandwidth"
+ANNOTATION_USAGE_THRESHOLDS = "scheduling.koordinator.sh/usage-thresholds"
 LABEL_NORMALIZATION = f"{_DOMAIN}/cpu-normalization-enabled"
 _RATIO_LABELS = (
     LABEL_CPU_RECLAIM_RATIO,
@@ -161,12 +168,28 @@ def _boolean(field: str, text: str) -> list[FieldError]:
     return [] if text in _BOOLEANS else [invalid(field, text, 'must be "true" or "false"')]
 
 
+_PERCENTAGES = each_member(whole(0, 100))
+_USAGE_THRESHOLDS = members_of(
+    {
+        "usageThresholds": _PERCENTAGES,
+        "prodUsageThresholds": _PERCENTAGES,
+        "aggregatedUsage": members_of(
+            {
+                "usageThresholds": _PERCENTAGES,
+                "usageAggregationType": one_of("avg", "p50", "p90", "p95", "p99"),
+                "usageAggregatedDuration": duration,
+            }
+        ),
+    }
+)
+
 _ANNOTATIONS: Mapping[str, Check] = {
     ANNOTATION_AMPLIFICATION: _json(each_member(number(None, 1.0, None))),
-    ANNOTATION_RAW_ALLOCATABLE: _json(each_member(amount)),
+    ANNOTATION_RAW_ALLOCATABLE: _json(amounts),
     ANNOTATION_NORMALIZATION: _decimal("above 0", 0.01),
     ANNOTATION_NETWORK_BANDWIDTH: amount,
     ANNOTATION_COLOCATION_STRATEGY: _json(_strategy),
+    ANNOTATION_USAGE_THRESHOLDS: _json(_USAGE_THRESHOLDS),
 }
 _LABELS: Mapping[str, Check] = {
     LABEL_NORMALIZATION: _boolean,

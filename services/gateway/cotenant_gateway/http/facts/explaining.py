@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 from aiohttp import web
 
-from cotenant.domain.quota.names import ROOT
+from cotenant.domain.quota.names import BUILT_IN_QUOTAS, DEFAULT_TREE, ROOT
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome
 from cotenant.events.objects import ObjectDeleted
@@ -113,15 +113,18 @@ class Explainer:
         return json_response(msgspec.json.encode(explain_reservation(name, roots, await self._walk(roots))))
 
     async def quota(self, name: str) -> web.Response:
-        """Answer with the chain of causes of a quota, which is identified by its name alone."""
+        """Answer with the chain of causes of a quota, which is identified by its name alone; a built-in one needs no object."""
         quotas = list(self._gateway.core.objects(ELASTIC_QUOTAS))
         found = next((snapshot for snapshot in quotas if snapshot.address.name == name), None)
-        if found is None:
-            raise not_found(ELASTIC_QUOTAS, name)
-        roots = list(found.parts.values())
-        if found.stored is not None:
-            roots += await self._events_at([found.stored.sequence])
-        quota = published_quota(found)
+        if found is not None:
+            roots, quota = list(found.parts.values()), published_quota(found)
+            if found.stored is not None:
+                roots += await self._events_at([found.stored.sequence])
+        else:
+            roots = await self._built_in(name)
+            quota = next((event.data for event in roots if isinstance(event.data, QuotaRuntime)), None)
+            if quota is None:
+                raise not_found(ELASTIC_QUOTAS, name)
         reasons: list[str] = []
         if quota is not None:
             above = await self._log.last_known(quota_subject(quota.tree, quota.parent or ROOT))
@@ -131,8 +134,14 @@ class Explainer:
             siblings = [each for each in published if each is not None and (each.tree, each.parent) == place]
             reasons = list(runtime_reasons(quota, parent, siblings))
         walk = await self._walk(roots)
-        explanation = explain_quota(found.address.namespace, quota, name, reasons, roots, walk)
+        namespace = found.address.namespace if found is not None else ""
+        explanation = explain_quota(namespace, quota, name, reasons, roots, walk)
         return json_response(msgspec.json.encode(explanation))
+
+    async def _built_in(self, name: str) -> list[Event]:
+        """What was published last of a quota that needs no object, in the default tree."""
+        event = await self._log.last_known(quota_subject(DEFAULT_TREE, name)) if name in BUILT_IN_QUOTAS else None
+        return [event] if event is not None and not event.tombstone else []
 
 
 def _uid_of(event: Event) -> str:

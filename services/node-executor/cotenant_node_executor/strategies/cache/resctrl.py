@@ -26,6 +26,7 @@ from cotenant_node_executor.strategies.sections import (
     JsonObject,
     class_part,
     fitted,
+    of_classes,
     raw_section,
     states,
 )
@@ -129,4 +130,13 @@ def _inputs(policy: NodePolicy) -> frozenset[Input]:
     return frozenset((Input.PODS,) if policy.capabilities.supports("resctrl") else ())
 
 
-STRATEGY = Strategy(name=NAME, topic="resctrl", sets=(_SCHEMATA, _CONTROL_GROUPS), decide=decide, inputs=_inputs, section=QOS)
+STRATEGY = Strategy(
+    name=NAME,
+    topic="resctrl",
+    sets=(_SCHEMATA, _CONTROL_GROUPS),
+    decide=decide,
+    inputs=_inputs,
+    section=QOS,
+    part=PART,
+    reads=of_classes(PART, ResctrlQOS),
+)

@@ -14,7 +14,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from cotenant.domain.cpu_pools import SystemQoS, cpus_or_none, system_qos
 from cotenant.domain.qos import QoSClass
+from cotenant.events.node.resources import NodeSLORendered
+from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.sampling.wanted import wanted_by
 from cotenant_node_executor.strategies.cpu.cpuset_rule import (
     CpuPools,
@@ -39,26 +42,56 @@ class Decided(Struct, frozen=True):
 
 def cpu_pools(situation: Situation) -> CpuPools:
     """The node's pools, from the CPUs that pods hold and those that are reserved."""
-    reserved = reserved_cpus(situation)
+    kept, system = kept_cpus(situation), system_cpus(situation)
     held: dict[QoSClass, set[int]] = {QoSClass.LSE: set(), QoSClass.LSR: set()}
     for pod in situation.pods.values():
         if pod.bound_cpus and pod.qos in _ALONE:
             held[pod.qos].update(pod.bound_cpus)
-    processors, alone = situation.node.processors, reserved | held[QoSClass.LSE]
+    processors, alone = situation.node.processors, kept | held[QoSClass.LSE]
     return CpuPools(
         share=pools_without(processors, alone | held[QoSClass.LSR]),
         batch=pools_without(processors, alone),
+        system=format_cpu_list(system.cpus),
         kubelet_policy=situation.node.kubelet_cpu_policy,
         manages_batch=situation.node.manages_batch_cpus,
     )
 
 
-def reserved_cpus(situation: Situation) -> frozenset[int]:
-    """The CPUs that the node keeps from pods; none if the list is unreadable."""
-    try:
-        return frozenset(parse_cpu_list(situation.slo.reserved_cpus if situation.slo is not None else ""))
-    except ValueError:
-        return frozenset()
+class SystemCpus(Struct, frozen=True):
+    """CPUs for system pods. `exclusive`: all others keep off them."""
+
+    cpus: frozenset[int] = frozenset()
+    exclusive: bool = False
+
+
+class KeptCpus(Struct, frozen=True):
+    """What the node's annotations keep, as far as their lists can be read."""
+
+    reserved: frozenset[int] = frozenset()
+    system: SystemCpus = SystemCpus()
+
+
+def system_cpus(situation: Situation) -> SystemCpus:
+    """The CPUs that the node's annotation gives to system pods, as far as this machine has them."""
+    stated = _kept(situation.slo).system if situation.slo is not None else SystemCpus()
+    if not stated.cpus:
+        return stated
+    return SystemCpus(stated.cpus & {processor.cpu for processor in situation.node.processors}, stated.exclusive)
+
+
+def kept_cpus(situation: Situation) -> frozenset[int]:
+    """The CPUs that no pod shares: reserved ones, and those of system pods alone."""
+    stated = _kept(situation.slo) if situation.slo is not None else KeptCpus()
+    return stated.reserved | stated.system.cpus if stated.system.exclusive else stated.reserved
+
+
+@by_identity
+def _kept(slo: NodeSLORendered) -> KeptCpus:
+    system = system_qos(slo.system_qos_annotation) or SystemQoS(exclusive=False)
+    return KeptCpus(
+        frozenset(cpus_or_none(slo.reserved_cpus)),
+        SystemCpus(frozenset(cpus_or_none(system.cpuset)), system.exclusive is not False),
+    )
 
 
 def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:

@@ -5,16 +5,14 @@ best-effort group, of the pods' groups, and of the root group (`blkio_plan`).
 
 A class that is not enabled, and an empty annotation, reset former values; a level without configuration is left
 alone. `lsrClass` and `lsClass` have no blkio. A pod needs a QoS label. A level with a block that names no disk of this machine
-is not changed, with the reason. After a start every disk counts as listed, so that an earlier executor's values are reset.
-Source: blkio, koordlet rule.
+keeps its last values, with the reason; so does a pod until its containers show the disks of its claims. After a start every
+disk counts as listed, so that an earlier executor's values are reset. Source: blkio, koordlet rule.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 
-import msgspec
 from msgspec import Struct
 
 from cotenant.api.objects.pod import Pod
@@ -22,17 +20,16 @@ from cotenant.domain.qos import QoSClass
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.strategies.disk.blkio_plan import (
-    MOUNT,
     BlkioPlan,
     Block,
     Level,
     PodVolumes,
     blkio_plan,
     configured,
-    csi_folder,
     listed,
     v2_plan,
 )
+from cotenant_node_executor.strategies.disk.pod_volumes import claims_of, is_awaited, volumes_of
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
 from cotenant_node_executor.strategies.sections import (
     QOS,
@@ -41,6 +38,7 @@ from cotenant_node_executor.strategies.sections import (
     lower_name,
     lowered_object,
     object_of,
+    of_classes,
     raw_section,
 )
 from cotenant_node_executor.strategies.situation import Situation
@@ -130,58 +128,6 @@ def pod_blocks(pod: Pod) -> PodBlocks:
     return PodBlocks(tuple((config.blocks or [])[:MAX_BLOCKS]))
 
 
-def volumes_of(pod: Pod, claims: Mapping[str, str]) -> PodVolumes:
-    """Return a pod's volumes on disks: for a claim the folder of its persistent volume, for a CSI volume its own name."""
-    folders: dict[str, str] = {}
-    for volume in _volumes(pod):
-        claim = volume.persistent_volume_claim.claim_name if volume.persistent_volume_claim is not None else ""
-        if claim in claims:
-            folders[volume.name] = claims[claim]
-        elif volume.csi is not None:
-            folders[volume.name] = volume.name
-    return PodVolumes(pod.metadata.uid, folders)
-
-
-def claims_of(pod: Pod, mounts: Iterable[str]) -> dict[str, str]:
-    """Return the folder of a pod's claim, which has its persistent volume's name, by the claim's name.
-
-    A pod with one claim has one folder of CSI beside those of its own CSI volumes. With several claims, or claims that come
-    and go with the pod, nothing on this machine states which folder is whose: none is returned.
-    """
-    volumes = _volumes(pod)
-    claims = {each.persistent_volume_claim.claim_name for each in volumes if each.persistent_volume_claim is not None}
-    own = {each.name for each in volumes if each.csi is not None}
-    folders: set[str] = set()
-    for path in mounts:
-        folder, _, last = path.rpartition("/")
-        parent, _, name = folder.rpartition("/")
-        if last == MOUNT and parent == csi_folder(pod.metadata.uid) and name not in own:
-            folders.add(name)
-    if len(claims) != 1 or len(folders) != 1 or any(each.ephemeral is not None for each in volumes):
-        return {}
-    return {claims.pop(): folders.pop()}
-
-
-def _volumes(pod: Pod) -> list[_Volume]:
-    """The volumes that can be read."""
-    found: list[_Volume] = []
-    for raw in pod.spec.volumes:
-        with suppress(msgspec.MsgspecError):
-            found.append(msgspec.json.decode(raw, type=_Volume))
-    return found
-
-
-class _Claim(Struct, frozen=True, rename="camel"):
-    claim_name: str = ""
-
-
-class _Volume(Struct, frozen=True, rename="camel"):
-    name: str = ""
-    persistent_volume_claim: _Claim | None = None
-    csi: dict[str, object] | None = None
-    ephemeral: dict[str, object] | None = None
-
-
 class _Levels:
     """Collects the values of one decision."""
 
@@ -195,10 +141,13 @@ class _Levels:
         self.texts: dict[str, Texts] = {}
         self.problems: list[str] = []
 
-    @property
-    def mounts(self) -> Iterable[str]:
-        """The mount points of this machine."""
-        return self._situation.storage.mounts
+    def keep(self, group: str, where: str) -> None:
+        """Keep a group's last values; after a start there are none, and the group is left alone."""
+        texts = self._before.texts.get(group, {}) if self._before is not None else {}
+        if texts:
+            self.texts[group] = texts
+        if texts and not (self._v2 and group == ROOT_GROUP):
+            self.values[group] = tuple([Desired(Knob(name), text, NAME, where) for name, text in texts.items()])
 
     def add(self, level: Level, group: str, blocks: Iterable[Block] | None, where: str, pod: PodVolumes | None = None) -> None:
         """Add a level's lines; without blocks (None) only earlier ones are reset."""
@@ -210,7 +159,7 @@ class _Levels:
             configs = configured(list(blocks or ()), self._situation.storage, pod)
         except ValueError as error:
             self.problems.append(f"{where}: {error}")
-            self.texts[group] = texts
+            self.keep(group, where)
             return
         plan = blkio_plan(level, configs, known) if not self._v2 else v2_plan(configs, known)
         values = self._desired(plan, where)
@@ -239,17 +188,23 @@ def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     levels.add(Level.CLASS, BESTEFFORT, rule.best_effort, f"{PART} of BE")
     levels.add(Level.ROOT, ROOT_GROUP, rule.root, f"{PART} of the root")
     for _, pod in sorted(situation.pods.items()):
-        _add_pod(levels, pod)
+        _add_pod(levels, situation, pod)
     return StrategyDecision(levels.values, memory=Configured(levels.texts), problems=tuple(levels.problems))
 
 
-def _add_pod(levels: _Levels, pod: PodView) -> None:
+def _add_pod(levels: _Levels, situation: Situation, pod: PodView) -> None:
     where = f"annotation of {pod.namespace}/{pod.name}"
     asked = pod_blocks(pod.manifest)
     if asked.problem:
         levels.problems.append(f"pod {pod.namespace}/{pod.name}: {asked.problem}")
     blocks = asked.blocks if pod.qos is not QoSClass.NONE else None
-    volumes = volumes_of(pod.manifest, claims_of(pod.manifest, levels.mounts)) if blocks else None
+    volumes = None
+    if blocks:
+        claims, devices = claims_of(pod.manifest, situation.storage.mounts), situation.volumes.get(pod.uid, {})
+        volumes = volumes_of(pod.manifest, claims, devices)
+        if situation.node.kubelet_pods and is_awaited(pod.manifest, blocks, volumes):
+            levels.keep(pod.group, where)
+            return
     levels.add(Level.POD, pod.group, blocks, where, volumes)
 
 
@@ -262,4 +217,13 @@ def _inputs(policy: NodePolicy) -> frozenset[Input]:
     return frozenset((Input.PODS,) if _supported(policy.capabilities) else ())
 
 
-STRATEGY = Strategy(name=NAME, topic="blkio", sets=KNOBS, decide=decide, inputs=_inputs, section=QOS)
+STRATEGY = Strategy(
+    name=NAME,
+    topic="blkio",
+    sets=KNOBS,
+    decide=decide,
+    inputs=_inputs,
+    section=QOS,
+    part=PART,
+    reads=of_classes(PART, BlkioQOS),
+)

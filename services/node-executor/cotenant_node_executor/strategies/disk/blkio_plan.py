@@ -74,10 +74,12 @@ class Block(Struct, frozen=True, kw_only=True, rename=lower_name):
 
 
 class PodVolumes(Struct, frozen=True):
-    """A pod's volumes: the name of the folder in which each is mounted, by the volume's name in the pod."""
+    """A pod's volumes by their names in the pod: the folder in which kubelet mounts each, and the device that its containers
+    see, "" where that is no block device."""
 
     uid: str
     folders: Mapping[str, str] = {}
+    devices: Mapping[str, str] = {}
 
 
 class BlkioPlan(Struct, frozen=True):
@@ -100,6 +102,9 @@ def disk_of(block: Block, storage: Storage, pod: PodVolumes | None = None) -> st
         case "volumegroup":
             return storage.of_volume_group(block.name)
         case "podvolume" if pod is not None:
+            device = pod.devices.get(block.name)
+            if device:
+                return storage.of_source(device)
             folder = pod.folders.get(block.name)
             if folder is None:
                 raise UnknownDiskError(f"the pod has no volume {block.name!r} on a disk")

@@ -38,7 +38,7 @@ from cotenant_node_executor.strategies.memory.victims import (
     victims,
 )
 from cotenant_node_executor.strategies.pod_view import PodView
-from cotenant_node_executor.strategies.sections import THRESHOLD, is_asked, lower_name, section
+from cotenant_node_executor.strategies.sections import THRESHOLD, SectionShape, is_asked, lower_name, section
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Cause, Evict, Input, NodePolicy, Strategy, StrategyDecision
 
@@ -203,7 +203,7 @@ def decide_with(situation: Situation, features: frozenset[str]) -> StrategyDecis
         config.memory_evict_threshold_percent or 0,
         max([task.release for task in tasks if task.target == USED], default=0),
     )
-    orders = tuple([Evict(each.candidate.uid, _why(each), each.candidate.traits.grace_seconds) for each in found])
+    orders = tuple([_order(each) for each in found])
     return StrategyDecision(orders=orders, memory=figures)
 
 
@@ -213,6 +213,11 @@ def _requested(pods: list[MemoryEvictionCandidate], config: MemoryEvictConfig) -
         return {}
     counted = [pod for pod in pods if pod.traits.priority_value <= highest]
     return {resource: sum([pod.amount(resource) for pod in counted]) for resource in _OFFERED}
+
+
+def _order(victim: MemoryVictim) -> Evict:
+    own = victim.candidate
+    return Evict(own.uid, _why(victim), own.traits.grace_seconds, by_offer=victim.task.target != USED)
 
 
 def _why(victim: MemoryVictim) -> str:
@@ -258,4 +263,5 @@ def strategy(features: frozenset[str]) -> Strategy:
         figures=figures_of,
         cool_down_seconds=COOL_DOWN_SECONDS,
         section=THRESHOLD,
+        reads=(SectionShape((THRESHOLD,), MemoryEvictConfig),),
     )

@@ -41,6 +41,7 @@ from cotenant_node_executor.strategies.sections import (
     class_part,
     fitted,
     lower_name,
+    of_classes,
     raw_section,
 )
 from cotenant_node_executor.strategies.situation import Situation
@@ -196,5 +197,14 @@ def _figures(memory: Struct | None) -> dict[str, int]:
 
 
 STRATEGY = Strategy(
-    name=NAME, topic=NAME, sets=KNOBS, decide=decide, inputs=_inputs, cause=Cause.USAGE, figures=_figures, section=QOS
+    name=NAME,
+    topic=NAME,
+    sets=KNOBS,
+    decide=decide,
+    inputs=_inputs,
+    cause=Cause.USAGE,
+    figures=_figures,
+    section=QOS,
+    part=PART,
+    reads=of_classes(PART, PageCacheLimit),
 )

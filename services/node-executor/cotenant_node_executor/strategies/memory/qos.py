@@ -28,6 +28,7 @@ from cotenant.model.by_identity import by_identity
 from cotenant.model.values import Value
 from cotenant_node_executor.strategies.memory.qos_config import (
     NEUTRAL,
+    PART,
     MemoryQOS,
     MemoryRule,
     class_of,
@@ -36,7 +37,7 @@ from cotenant_node_executor.strategies.memory.qos_config import (
     with_last_valid,
 )
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, ContainerShape, PodShape
-from cotenant_node_executor.strategies.sections import QOS, fitted, raw_section
+from cotenant_node_executor.strategies.sections import QOS, camel_name, fitted, of_classes, raw_section
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Desired, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place
@@ -70,6 +71,8 @@ class PodMemory(Value, frozen=True):
     containers: tuple[Values, ...]
     min_bytes: int | None
     low_bytes: int | None
+    why: str = ""
+    """What is stated."""
 
 
 class Applied(Struct, frozen=True):
@@ -157,7 +160,15 @@ def pod_memory(shape: PodShape, rule: MemoryRule, node_bytes: int) -> PodMemory:
             values[Knob.MEMORY_HIGH] = high
         containers.append(_in_order(values) | _copied(config))
     low, least = of_pod.get(Knob.MEMORY_LOW), of_pod.get(Knob.MEMORY_MIN)
-    return PodMemory(_in_order(of_pod) | _copied(config), tuple(containers), least, low)
+    return PodMemory(_in_order(of_pod) | _copied(config), tuple(containers), least, low, _stated(config))
+
+
+@lru_cache(maxsize=256)
+def _stated(config: MemoryQOS) -> str:
+    """What is configured, apart from zeros."""
+    fields = [(name, getattr(config, name)) for name in config.__struct_fields__ if name != "enable"]
+    told = ", ".join([f"{camel_name(name)} {value}" for name, value in fields if value])
+    return f"memory QoS: {told or 'neutral'}"
 
 
 def class_memory(pods: Iterable[tuple[KubeQoS, PodMemory]], rule: MemoryRule) -> dict[KubeQoS, dict[Knob, int]]:
@@ -192,7 +203,7 @@ def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     if not active:
         left_over = memory is None or (isinstance(memory, Applied) and memory.active)
         return StrategyDecision(_values(situation, _NEUTRAL_RULE, knobs, _WHY_NEUTRAL) if left_over else {}, memory=Applied())
-    values = _values(situation, rule, knobs, "memory QoS of its class")
+    values = _values(situation, rule, knobs)
     return StrategyDecision(values, memory=Applied(True, rule), problems=rule.problems)
 
 
@@ -201,16 +212,19 @@ def _supported(capabilities: NodeCapabilities) -> frozenset[Knob]:
     return frozenset(knob for knob in KNOBS if capabilities.supports(knob))
 
 
-def _values(situation: Situation, rule: MemoryRule, knobs: frozenset[Knob], why: str) -> dict[Place, tuple[Desired, ...]]:
+def _values(
+    situation: Situation, rule: MemoryRule, knobs: frozenset[Knob], why: str = ""
+) -> dict[Place, tuple[Desired, ...]]:
+    """`why`: the reason of all values; "" for what is stated for each."""
     found: dict[Place, tuple[Desired, ...]] = {}
     pods: list[tuple[KubeQoS, PodMemory]] = []
     for pod in situation.pods.values():
         memory = pod_memory(pod.shape, rule, situation.node.memory_bytes)
         pods.append((pod.kube_qos, memory))
         for group, values in zip(pod.groups, (memory.pod, *memory.containers), strict=True):
-            found[group] = _desired(values, knobs, why)
+            found[group] = _desired(values, knobs, why or memory.why)
     for kubernetes, values in class_memory(pods, rule).items():
-        found[_CLASS_GROUPS[kubernetes]] = _desired(values, knobs, why)
+        found[_CLASS_GROUPS[kubernetes]] = _desired(values, knobs, why or "memory QoS: the sum of its pods")
     return {place: desired for place, desired in found.items() if desired}
 
 
@@ -222,4 +236,13 @@ def _inputs(policy: NodePolicy) -> frozenset[Input]:
     return frozenset((Input.PODS,) if _supported(policy.capabilities) else ())
 
 
-STRATEGY = Strategy(name=NAME, topic="memory-qos", sets=KNOBS, decide=decide, inputs=_inputs, section=QOS)
+STRATEGY = Strategy(
+    name=NAME,
+    topic="memory-qos",
+    sets=KNOBS,
+    decide=decide,
+    inputs=_inputs,
+    section=QOS,
+    part=PART,
+    reads=of_classes(PART, MemoryQOS),
+)

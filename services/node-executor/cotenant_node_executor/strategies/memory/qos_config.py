@@ -27,6 +27,7 @@ from cotenant_node_executor.strategies.sections import (
     QOS,
     JsonObject,
     JsonValue,
+    SectionError,
     T,
     class_part,
     fitted,
@@ -137,10 +138,10 @@ def out_of_range(config: Struct, where: str, ranges: Mapping[str, tuple[int, int
 
 
 def in_range(config: T, where: str, ranges: Mapping[str, tuple[int, int]]) -> T:
-    """Return a configuration without a value that is out of its range (`out_of_range`). Raises ValueError that names the
+    """Return a configuration without a value that is out of its range (`out_of_range`). Raises SectionError that names the
     first."""
     for problem in out_of_range(config, where, ranges).values():
-        raise ValueError(problem)
+        raise SectionError(problem)
     return config
 
 

@@ -31,7 +31,7 @@ from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.sampling.snapshot import GroupUsage, UsageSnapshot
 from cotenant_node_executor.strategies.memory.evict import BE_MEMORY_EVICT, band, used_percent
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT
-from cotenant_node_executor.strategies.sections import THRESHOLD, is_asked, lower_name, section
+from cotenant_node_executor.strategies.sections import THRESHOLD, SectionShape, is_asked, lower_name, section
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import (
     Cause,
@@ -254,4 +254,5 @@ def strategy(gates: frozenset[str]) -> Strategy:
         figures=figures_of,
         pressure=pressure_of,
         section=THRESHOLD,
+        reads=(SectionShape((THRESHOLD,), ReliefConfig),),
     )

@@ -20,15 +20,19 @@ from cotenant_node_executor.strategies.pod_view import PodView
 from cotenant_node_executor.strategies.sections import (
     QOS,
     SYSTEM,
+    SectionError,
+    SectionShape,
     class_part,
     fitted,
     lower_name,
     object_of,
+    of_classes,
     raw_section,
     section,
 )
 
 ANNOTATION = "koordinator.sh/networkQOS"
+PART = "networkQOS"
 TC, TERWAY = "tc", "terway-qos"
 MOST_BITS = 10**14
 
@@ -63,6 +67,18 @@ class _System(Struct, frozen=True, rename=lower_name):
     total_network_bandwidth: int | str | None = None
 
 
+class _Policies(Struct, frozen=True, rename=lower_name):
+    net_qos_policy: str | None = None
+
+
+SHAPES = (
+    SectionShape((SYSTEM,), _System),
+    SectionShape((QOS, "policies"), _Policies),
+    *of_classes(PART, _Stated, classes=("lsClass", "beClass")),
+)
+"""The parts of the NodeSLO that are read here."""
+
+
 class _PodLimits(Struct, frozen=True, rename="camel"):
     ingress_limit: str = "0"
     egress_limit: str = "0"
@@ -75,7 +91,7 @@ def bandwidth(slo: NodeSLORendered) -> Bandwidth:
     strategy = raw_section(slo, QOS)
     policy = str(object_of(strategy, "policies").get("netqospolicy") or TC)
     ls, be = (
-        _network(fitted(class_part(strategy, each, "networkqos", {}, {}), _Stated, f"{each}.networkQOS"), total)
+        _network(fitted(class_part(strategy, each, PART, {}, {}), _Stated, f"{each}.{PART}"), total)
         for each in ("lsclass", "beclass")
     )
     return Bandwidth(policy, total, ls, be)
@@ -93,9 +109,9 @@ def _bits(value: int | str, total: int, name: str, *, percent: bool = True) -> i
     try:
         found = value * total // 100 if percent and isinstance(value, int) else parse_value(value)
     except QuantityError as error:
-        raise ValueError(f"{name}: {error}") from error
+        raise SectionError(f"{name}: {error}") from error
     if not 0 <= found <= MOST_BITS:
-        raise ValueError(f"{name}: {found} bits a second are not between 0 and {MOST_BITS}")
+        raise SectionError(f"{name}: {found} bits a second are not between 0 and {MOST_BITS}")
     return found
 
 

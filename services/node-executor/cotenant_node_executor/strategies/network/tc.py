@@ -20,7 +20,16 @@ from __future__ import annotations
 from msgspec import Struct
 
 from cotenant.domain.qos import QoSClass
-from cotenant_node_executor.strategies.network.bandwidth import TC, Bandwidth, Network, bandwidth, is_best_effort, pod_limits
+from cotenant_node_executor.strategies.network.bandwidth import (
+    PART,
+    SHAPES,
+    TC,
+    Bandwidth,
+    Network,
+    bandwidth,
+    is_best_effort,
+    pod_limits,
+)
 from cotenant_node_executor.strategies.sections import QOS, is_asked
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Desired, Input, NodePolicy, Strategy, StrategyDecision
@@ -123,6 +132,8 @@ def strategy(gates: frozenset[str]) -> Strategy:
         decide=shape if GATE in gates else _nothing,
         inputs=inputs,
         section=QOS,
+        part=PART,
+        reads=SHAPES,
     )
 
 

@@ -16,6 +16,8 @@ from msgspec import Struct
 
 from cotenant.domain.qos import QoSClass
 from cotenant_node_executor.strategies.network.bandwidth import (
+    PART,
+    SHAPES,
     TERWAY,
     Bandwidth,
     Network,
@@ -97,6 +99,8 @@ def strategy(gates: frozenset[str]) -> Strategy:
         decide=write_files if GATE in gates else _nothing,
         inputs=inputs,
         section=QOS,
+        part=PART,
+        reads=SHAPES,
     )
 
 

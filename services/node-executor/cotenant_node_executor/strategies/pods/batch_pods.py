@@ -7,6 +7,8 @@ its children's, and kubelet's layout puts both among best-effort pods, as they r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cotenant.domain.qos import KubeQoS
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.strategies.pod_view import ContainerAmounts, PodShape
@@ -26,10 +28,10 @@ def of_pod(pod: PodShape, policy: NodePolicy) -> PodDesired:
     use_quota = has_quota(policy.slo)
     amounts = [container.batch or ContainerAmounts("") for container in pod.containers]
     return PodDesired(
-        pod=_desired(batch_values(pod.qos, amounts, use_quota=use_quota)),
+        pod=_desired(batch_values(pod.qos, amounts, use_quota=use_quota), amounts),
         containers=tuple(
-            _desired(batch_values(pod.qos, [container.batch] if container.batch is not None else [], use_quota=use_quota))
-            for container in pod.containers
+            _desired(batch_values(pod.qos, own, use_quota=use_quota), own)
+            for own in ([container.batch] if container.batch is not None else [] for container in pod.containers)
         ),
     )
 
@@ -41,8 +43,8 @@ def _of_mid(pod: PodShape, policy: NodePolicy) -> PodDesired:
     use_quota = has_quota(policy.slo)
     amounts = [container.mid or ContainerAmounts("") for container in pod.containers]
     return PodDesired(
-        pod=_desired(values_of(amounts, use_quota=use_quota), "mid"),
-        containers=tuple(_desired(values_of([each], use_quota=use_quota), "mid") for each in amounts),
+        pod=_desired(values_of(amounts, use_quota=use_quota), amounts, "mid"),
+        containers=tuple(_desired(values_of([each], use_quota=use_quota), [each], "mid") for each in amounts),
     )
 
 
@@ -53,12 +55,18 @@ def has_quota(slo: NodeSLORendered | None) -> bool:
     return quota_enabled(slo.enable, slo.cpu_suppress_policy)
 
 
-def _desired(values: CgroupValues | None, tier: str = "batch") -> tuple[Desired, ...]:
+def _desired(values: CgroupValues | None, of: Sequence[ContainerAmounts], tier: str = "batch") -> tuple[Desired, ...]:
+    """`of`: the amounts behind the values."""
     if values is None:
         return ()
+    requests, limits = (
+        sum(max(amount or 0, 0) for amount in amounts)
+        for amounts in ([each.request_cpu_milli for each in of], [each.limit_cpu_milli for each in of])
+    )
+    quota = f"{tier}-cpu limits {limits}m" if values.cfs_quota_us >= 0 else f"{tier}-cpu without a quota"
     return (
-        Desired(Knob.CPU_SHARES, str(values.cpu_shares), NAME, f"{tier}-cpu requests"),
-        Desired(Knob.CPU_QUOTA, str(values.cfs_quota_us), NAME, f"{tier}-cpu limits"),
+        Desired(Knob.CPU_SHARES, str(values.cpu_shares), NAME, f"{tier}-cpu requests {requests}m"),
+        Desired(Knob.CPU_QUOTA, str(values.cfs_quota_us), NAME, quota),
         Desired(Knob.MEMORY_LIMIT, str(values.memory_limit_bytes), NAME, f"{tier}-memory limits"),
     )
 

@@ -60,7 +60,7 @@ def _inputs(_policy: NodePolicy) -> frozenset[Input]:
 
 
 def _shares(milli: int, why: str) -> tuple[Desired, ...]:
-    return (Desired(Knob.CPU_SHARES, str(milli_to_shares(milli)), NAME, why),)
+    return (Desired(Knob.CPU_SHARES, str(milli_to_shares(milli)), NAME, f"{why} {milli}m"),)
 
 
 def of_pod(pod: PodShape, _policy: NodePolicy) -> PodDesired:
@@ -78,8 +78,8 @@ def _values(pod: PodShape, requested_milli: int, containers: Sequence[ContainerS
     memory = [container.limit_memory_bytes or 0 for container in containers]
     quota = UNLIMITED_TEXT if pod.holds_cpus or not all(cpu) else str(milli_to_quota_us(sum(cpu)))
     return (
-        Desired(Knob.CPU_SHARES, str(milli_to_shares(requested_milli)), NAME, "requests"),
-        Desired(Knob.CPU_QUOTA, quota, NAME, "limits"),
+        Desired(Knob.CPU_SHARES, str(milli_to_shares(requested_milli)), NAME, f"requests {requested_milli}m"),
+        Desired(Knob.CPU_QUOTA, quota, NAME, "no quota" if quota == UNLIMITED_TEXT else f"limits {sum(cpu)}m"),
         Desired(Knob.MEMORY_LIMIT, str(sum(memory)) if all(memory) else UNLIMITED_TEXT, NAME, "limits"),
     )
 

@@ -251,18 +251,20 @@ PAGE_BYTES = 4096
 _PAGE_ROUNDED = frozenset((Knob.MEMORY_LIMIT, Knob.MEMORY_MIN, Knob.MEMORY_LOW, Knob.MEMORY_HIGH))
 _CPU_LISTS = frozenset((Knob.CPUSET_CPUS, Knob.CPUSET_MEMS))
 _UCLAMP = frozenset((Knob.CPU_UCLAMP_MIN, Knob.CPU_UCLAMP_MAX))
-BY_DEVICE = frozenset((
-    Knob.BLKIO_READ_BPS,
-    Knob.BLKIO_WRITE_BPS,
-    Knob.BLKIO_READ_IOPS,
-    Knob.BLKIO_WRITE_IOPS,
-    Knob.BLKIO_COST_WEIGHT,
-    Knob.BLKIO_COST_QOS,
-    Knob.BLKIO_COST_MODEL,
-    Knob.IO_MAX,
-    Knob.IO_WEIGHT,
-    Knob.IO_LATENCY,
-))
+UNSET_VALUES: dict[Knob, str] = {
+    Knob.BLKIO_READ_BPS: "0",
+    Knob.BLKIO_WRITE_BPS: "0",
+    Knob.BLKIO_READ_IOPS: "0",
+    Knob.BLKIO_WRITE_IOPS: "0",
+    Knob.BLKIO_COST_WEIGHT: "100",
+    Knob.BLKIO_COST_QOS: "enable=0",
+    Knob.BLKIO_COST_MODEL: "ctrl=auto",
+    Knob.IO_MAX: "rbps=max wbps=max riops=max wiops=max",
+    Knob.IO_WEIGHT: "default",
+    Knob.IO_LATENCY: "target=0",
+}
+"""What a device without a line of its own has."""
+BY_DEVICE = frozenset(UNSET_VALUES)
 """Files with a line for each device, which the kernel takes one by one."""
 _UNSET_WORDS = ("0", "default", "target=0", "enable=0")
 """The value of a device without a line."""
@@ -286,6 +288,16 @@ def _device_holds(line: str, present: str) -> bool:
     if not found:
         return all(word in _UNSET_WORDS or word.endswith("=max") for word in wanted)
     return _words(wanted) <= _words(word for each in found for word in each)
+
+
+def devices_of(text: str) -> tuple[str, ...]:
+    """Return the devices that a text has lines for, each once."""
+    return tuple(dict.fromkeys(line.split()[0] for line in text.split("\n") if ":" in line.partition(" ")[0]))
+
+
+def unset_text(knob: Knob, text: str) -> str:
+    """Return the lines that take back a text with lines for devices; "" where there are none."""
+    return "\n".join([f"{device} {UNSET_VALUES[knob]}" for device in devices_of(text)])
 
 
 def holds(version: CgroupVersion, knob: Knob, wanted: str, present: str) -> bool:

@@ -2,8 +2,8 @@
 
 In: the map (group, knob) -> value of a cycle, one value per file. Out: completed writes with old and new value as read back,
 and the kernel's refusals. A confirmed value is not read again for a minute; then the file is checked, so that a change by
-another process is repaired (koordlet's force-update interval). A refused write is tried again every cycle; a new refusal is
-reported, a repeated one only counted.
+another process is repaired (koordlet's force-update interval). While all values of a map are confirmed, the same map is not
+looked through again. A refused write is tried again every cycle; a new refusal is reported, a repeated one only counted.
 """
 
 from __future__ import annotations
@@ -68,6 +68,18 @@ class _Cycle:
         self.refused: dict[Key, RefusedValue] = {}
         self.unchanged = 0
         self.skipped = 0
+        self.missing = 0
+        """Skipped files that may be written later."""
+        self.check_at_ns = 0
+        """When the first confirmed value is checked again; 0 where none is confirmed."""
+
+
+class _Settled(msgspec.Struct, frozen=True):
+    """A map whose values were all confirmed, and its report, until a value is due to be checked."""
+
+    values: Mapping[Key, str]
+    report: WriteReport
+    until_ns: int
 
 
 class Writer:
@@ -83,21 +95,30 @@ class Writer:
         self._clock_ns = clock_ns
         self._confirmed: dict[Key, _Confirmed] = {}
         self._known_refusals: dict[Key, RefusedValue] = {}
+        self._settled: _Settled | None = None
         self.durations: WriteDurations = {}
         """Of all writes since the start."""
 
     def apply(self, values: Mapping[Key, str]) -> WriteReport:
-        """Write the values. Never raises for a single file; a missing group, or a knob that this kernel lacks, is skipped."""
-        cycle = _Cycle()
+        """Write the values. Never raises for a single file; a missing group, or a knob that this kernel lacks, is skipped.
+        The map must not change afterwards."""
         now = self._clock_ns()
+        settled = self._settled
+        if settled is not None and settled.values is values and now < settled.until_ns:
+            return settled.report
+        cycle = _Cycle()
         for key in sorted(values, key=lambda each: (each[0], each[1].value)):
             self._compare(cycle, key, values[key], now)
         self._order_shares(cycle, values)
         self._carry_out(cycle, now)
-        return self._report(cycle, values)
+        report = self._report(cycle, values)
+        all_confirmed = not cycle.changes and not cycle.refused and not cycle.missing and cycle.check_at_ns
+        self._settled = _Settled(values, report, cycle.check_at_ns) if all_confirmed else None
+        return report
 
     def forget(self, group: str) -> None:
         """Drop cached values of a group that was removed or created again."""
+        self._settled = None
         below = group + "/"
         for key in [key for key in self._confirmed if key[0] == group or key[0].startswith(below)]:
             del self._confirmed[key]
@@ -110,16 +131,20 @@ class Writer:
         confirmed = self._confirmed.get(key)
         if confirmed and confirmed.value == value and now - confirmed.at_ns < CONFIRMED_FOR_NS:
             cycle.unchanged += 1
+            due = confirmed.at_ns + CONFIRMED_FOR_NS
+            cycle.check_at_ns = min(cycle.check_at_ns or due, due)
             return
         try:
             check_value(knob, value)
             old = self._driver.read(group, knob)
             if old is None:
                 cycle.skipped += 1
+                cycle.missing += 1
                 self._confirmed.pop(key, None)
                 return
             if self._holds(key, value, old):
                 cycle.unchanged += 1
+                cycle.check_at_ns = cycle.check_at_ns or now + CONFIRMED_FOR_NS
                 self._confirmed[key] = _Confirmed(value, now)
                 return
             change = FileChange(group, knob, old, value)
@@ -139,6 +164,7 @@ class Writer:
         with_shares = {change.group for change in cycle.changes if change.knob is Knob.CPU_SHARES}
         locked = {group for group in with_shares if self._will_be_idle(values, group)}
         cycle.skipped += len(locked)
+        cycle.missing += len(locked)
         present = [c for c in cycle.changes if c.knob is not Knob.CPU_SHARES or c.group not in locked]
         unlocked = [c.group for c in present if c.knob is Knob.CPU_IDLE and c.new == "0" and c.group not in with_shares]
         wanted = ((group, values.get((group, Knob.CPU_SHARES))) for group in unlocked)
@@ -198,6 +224,7 @@ class Writer:
         number = (error.errno or 0) if isinstance(error, OSError) else 0
         if number in _GONE:
             cycle.skipped += 1
+            cycle.missing += 1
             return
         message = _explained(error, key[1]) if isinstance(error, OSError) else str(error)
         cycle.refused[key] = RefusedValue(key[0], key[1], self._file(key), value, number, message)

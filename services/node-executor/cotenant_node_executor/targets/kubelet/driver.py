@@ -13,7 +13,16 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from cotenant_node_executor.targets.cgroup.files import BY_DEVICE, KNOB_FILES, PRESSURE_STATS, STAT_FILES, check_value, holds
+from cotenant_node_executor.targets.cgroup.files import (
+    BY_DEVICE,
+    KNOB_FILES,
+    PRESSURE_STATS,
+    STAT_FILES,
+    UNSET_VALUES,
+    check_value,
+    devices_of,
+    holds,
+)
 from cotenant_node_executor.targets.cgroup.hierarchy import Hierarchies
 from cotenant_node_executor.targets.cgroup.tree import GroupTree, check_group, read_file, write_file
 from cotenant_node_executor.targets.convert import exact_shares
@@ -22,16 +31,6 @@ from cotenant_node_executor.targets.kubelet.binding import NOTHING_BOUND, Bound
 from cotenant_node_executor.targets.kubelet.held import Held, HeldFiles
 
 UNBOUND = "@"
-_UNSET = {
-    Knob.IO_MAX: "rbps=max wbps=max riops=max wiops=max",
-    Knob.IO_WEIGHT: "default",
-    Knob.IO_LATENCY: "target=0",
-    Knob.BLKIO_READ_BPS: "0",
-    Knob.BLKIO_WRITE_BPS: "0",
-    Knob.BLKIO_READ_IOPS: "0",
-    Knob.BLKIO_WRITE_IOPS: "0",
-}
-"""The value of a device without its own line."""
 _CPU_SETS = (Knob.CPUSET_CPUS, Knob.CPUSET_MEMS)
 
 Key = tuple[str, Knob]
@@ -248,6 +247,5 @@ def _with_unset_devices(knob: Knob, held: Held) -> str:
         return held.initial
     initial = [line for line in held.initial.split("\n") if line]
     there = {line.split()[0] for line in initial}
-    unset = _UNSET.get(knob, "default")
-    added = [line.split()[0] for line in held.written.split("\n") if line]
-    return "\n".join((*initial, *(f"{device} {unset}" for device in added if device not in there)))
+    added = (device for device in devices_of(held.written) if device not in there)
+    return "\n".join((*initial, *(f"{device} {UNSET_VALUES[knob]}" for device in added)))

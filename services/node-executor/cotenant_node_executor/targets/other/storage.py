@@ -13,6 +13,8 @@ from pathlib import Path
 from cotenant_node_executor.targets.disks import Storage
 
 MAX_MOUNTS = 4096
+DEVICES = "/dev/"
+"""Where the sources of mounts that are on block devices lie."""
 _LVM_NAME = re.compile(r"(?P<group>(?:[^-]|--)+)-(?P<volume>(?:[^-]|--)+)")
 
 
@@ -41,15 +43,18 @@ def read_storage(proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> Storag
             mappers[f"/dev/mapper/{name}"] = group
             below = f"/dev/{slaves[0]}"
             groups.setdefault(group, partitions.get(below, below))
-    return Storage(disks, partitions, groups, mappers, _mounts(proc / "self/mountinfo"))
+    mounts = {point: source for point, source in mount_sources(proc / "self/mountinfo").items() if source.startswith(DEVICES)}
+    return Storage(disks, partitions, groups, mappers, mounts)
 
 
-def _mounts(path: Path) -> dict[str, str]:
+def mount_sources(path: Path) -> dict[str, str]:
+    """Return the source of each mount point in a table of mounts, such as /proc/self/mountinfo; of mounts over each other the
+    last. At most MAX_MOUNTS lines; empty where the table cannot be read."""
     found: dict[str, str] = {}
     for line in _text(path).split("\n")[:MAX_MOUNTS]:
         before, _, after = line.partition(" - ")
         fields, source = before.split(), after.split()
-        if len(fields) > 4 and len(source) > 1 and source[1].startswith("/dev/"):
+        if len(fields) > 4 and len(source) > 1:
             found[fields[4].replace("\\040", " ")] = source[1]
     return found
 

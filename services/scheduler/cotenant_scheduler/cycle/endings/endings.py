@@ -5,12 +5,13 @@ In: the records of pods that changed, the state of the nodes. Out: events. The r
     a placement ends when its pod's object is deleted, being deleted, or of another uid, or when its node's object is
     deleted and the pod has not finished there: it is stored again as terminating, so that the executor ends the pod,
     and is gone (a tombstone) when
-      - the run reports that the pod has ended, or
+      - the run reports that the pod has ended or, with its tombstone, that it was stopped, or
       - no executor ever reported from the node, nor of the pod, so the pod runs nowhere (not decided for a node whose object
         is deleted: the executor's report has ended with it), or
       - the node's object is deleted, or no run was ever reported, and the grace period and 60 s have passed since
         terminating
-    until then it holds its room on the node, even if the node is declared again
+    until then it holds its room on the node, even if the node is declared again; the end of one whose room or name another
+    pod waits for says so, and is stored at once
     a finished pod keeps its placement even if its node is deleted: its report would end with the placement, and the pod would
     run once more
     a placement is stored again when the pod's object changed (the executor sees only its node's subjects), and when the node
@@ -25,8 +26,8 @@ Over 300 lines: the rules share one record and depend on each other's results.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Container, Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 
@@ -38,19 +39,18 @@ from cotenant.events.placements import Placement, PlacementPhase, Waiting, Waiti
 from cotenant.log.contract import ending, replaces
 from cotenant.model.names import SCHEDULER_NAMES
 from cotenant.model.subjects import placement_subject, waiting_subject
+from cotenant.model.times import EPOCH
 from cotenant_scheduler.cycle.endings.blocked import blocked_due
 from cotenant_scheduler.cycle.endings.resizes import resize_of, resized_requests
+from cotenant_scheduler.cycle.endings.unreported import UnreportedEnds, counts_as_gone_at
 from cotenant_scheduler.cycle.other_schedulers import BELONGS_ELSEWHERE, came_too_late
 from cotenant_scheduler.cycle.reservations.endings import ReservationEndings
 from cotenant_scheduler.cycle.waiting import blocked_by, blocked_event
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.node_facts import NodeMessages
-from cotenant_scheduler.state.pod_records import PlacementRecord, PodRecord
+from cotenant_scheduler.state.pod_records import PlacementRecord, PodRecord, StopReports
 from cotenant_scheduler.state.reading.shapes import ParsedPod
 from cotenant_scheduler.state.reservations.records import ReserveRecord
-
-LAST_WORD = timedelta(seconds=60)
-"""How long a silent node may take to report the end of a pod that it has to end."""
 
 _BOUND = PlacementPhase.BOUND
 NAMED_BY_POD = "the pod names its node"
@@ -61,18 +61,22 @@ class Endings:
 
     def __init__(
         self, nodes: Mapping[str, NodeMessages], quotas: QuotaLedger, reservations: ReservationEndings,
-        acting: Container[PodKey], *, checks_scheduler: bool,
+        acting: Container[PodKey], stops: StopReports, nominated_to: Callable[[str], bool], *, checks_scheduler: bool,
     ) -> None:
-        """`acting`: pods that act as reservations."""
+        """`acting`: pods that act as reservations; `nominated_to`: whether a pod waits for room on this node."""
+        self._stops = stops
+        self._nominated_to = nominated_to
         self._acting = acting
         self._checks_scheduler = checks_scheduler
         self._nodes = nodes
         self._quotas = quotas
         self._reservations = reservations
         self.attention: dict[PodKey, PodRecord] = {}
+        self._unreported = UnreportedEnds()
 
     def pod_changed(self, record: PodRecord) -> None:
         """Queue a pod for inspection, unless nothing can follow: it waits for a node, or runs where it was placed."""
+        self._unreported.forget(record)
         facts = record.facts
         if facts is None or isinstance(record, ReserveRecord):
             settled = False
@@ -118,6 +122,7 @@ class Endings:
         """Return at most `limit` events, for the pods in the order of their names."""
         events: list[Event] = []
         self.look_at(self._reservations.due(now))
+        self.look_at(self._unreported.due(now))
         for key in sorted(self.attention) if self.attention else ():
             found, settled = self._look(self.attention[key], now)
             if settled and not found:
@@ -158,8 +163,8 @@ class Endings:
                 if self._is_of(record, placed) and self._says_otherwise(record, node, placed):
                     events.append(self._again(record, node, placed, placed.data.phase, placed.data.reason, None))
                 continue
-            settled = False
-            if self._has_ended(record, node, placed, now):
+            gone_at = self._gone_at(record, node, placed)
+            if gone_at is not None and gone_at <= now:
                 events.append(self._gone(record, node, placed, reason))
             elif placed.data.phase is not PlacementPhase.TERMINATING:
                 again = self._again(record, node, placed, PlacementPhase.TERMINATING, reason, now)
@@ -167,6 +172,8 @@ class Endings:
             elif self._is_of(record, placed) and placed.data.object_sequence != record.object_sequence:
                 at = placed.data.terminating_at
                 events.append(self._again(record, node, placed, PlacementPhase.TERMINATING, reason, at))
+            elif gone_at is not None:
+                self._unreported.wait(record, gone_at)
         if record.facts is not None and record.facts.node_name and not record.placements:
             settled = False
             if (bound := self._named(record, now)) is not None:
@@ -216,18 +223,17 @@ class Endings:
     def _declared(self, node: str) -> bool:
         return (facts := self._nodes.get(node)) is not None and "object" in facts.sequences
 
-    def _has_ended(self, record: PodRecord, node: str, placed: PlacementRecord, now: datetime) -> bool:
+    def _gone_at(self, record: PodRecord, node: str, placed: PlacementRecord) -> datetime | None:
+        """Return when a placement that has to end is gone: long ago if the pod is known to have ended; None: not known yet."""
         run = record.run_of(node, placed.data.uid)
-        if run is not None and run[0].phase.terminal:
-            return True
+        if (run is not None and run[0].phase.terminal) or self._stops.of(node, record.key, placed):
+            return EPOCH
         facts, declared = self._nodes.get(node), self._declared(node)
         if declared and run is None and (facts is None or facts.executor is None):
-            return True
-        since = placed.data.terminating_at
-        if placed.data.phase is not PlacementPhase.TERMINATING or since is None or (declared and run is not None):
-            return False
-        grace = timedelta(seconds=placed.data.grace_period_seconds)
-        return now >= since + grace + LAST_WORD
+            return EPOCH
+        if placed.data.phase is not PlacementPhase.TERMINATING:
+            return None
+        return counts_as_gone_at(placed, declared=declared, reported=run is not None)
 
     def _again(
         self,
@@ -238,8 +244,9 @@ class Endings:
         reason: str,
         terminating_at: datetime | None,
     ) -> Event:
-        """Return the placement to store again, with the object's current document if that is of this pod."""
-        data = placed.stored.whole()
+        """Return the placement to store again, with the object's current document if that is of this pod. A terminating one has
+        no figures: its cause has them."""
+        data = placed.stored.whole() if phase is _BOUND else msgspec.structs.replace(placed.data, figures=())
         facts, document = record.facts, record.document
         if facts is not None and document is not None and facts.uid == data.uid:
             membership = self._quotas.member(record.key[0], facts.traits.quota_label)
@@ -264,8 +271,9 @@ class Endings:
         )
 
     def _gone(self, record: PodRecord, node: str, placed: PlacementRecord, reason: str) -> Event:
-        data = placed.data
+        data, facts = placed.data, record.facts
         run = record.run_of(node, data.uid)
+        report = run[1] if run is not None else self._stops.of(node, record.key, placed)
         return ending(
             placement_subject(node, *record.key),
             Placement(
@@ -277,8 +285,9 @@ class Endings:
                 bound_at=data.bound_at,
                 terminating_at=data.terminating_at,
                 reason=reason,
+                awaited=self._nominated_to(node) or (facts is not None and facts.uid != data.uid),
             ),
-            (*self._ending_causes(record, node, placed), *((f"LOG:{run[1]}",) if run is not None else ())),
+            (*self._ending_causes(record, node, placed), *((f"LOG:{report}",) if report else ())),
         )
 
     def _ending_causes(self, record: PodRecord, node: str, placed: PlacementRecord) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ class FairWalk(Walk):
             heapq.heapreplace(heap, (place, entry, alike, cursor))
         return None
 
-    def is_mixed(self) -> bool:
+    def is_mixed(self, *, owners: bool = False) -> bool:  # noqa: ARG002
         """Never: the next tenant depends on what is placed until then."""
         return False
 

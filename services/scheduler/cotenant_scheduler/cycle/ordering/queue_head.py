@@ -5,14 +5,15 @@ and the node table with these rooms counted, for the jobs tried behind it. The r
 
     head        the first job in queue order that nodes refuse, whose last pod was created at least
                 `holdAfterSeconds` ago, and for which room comes; one at a time
-    room comes  on a node that refuses the pod for nothing but resources, if pods there that end by themselves (restartPolicy
-                other than Always, activeDeadlineSeconds, or ending already) release all that is short. So a job that waits
-                for services to end, or that no node could ever take, blocks no other job
-    choice      for each pod, in queue order, the node on which the smallest share of its allocatable is short, then by name;
-                for a gang that must be in one domain of the network, in the first of its domains (`cycle.gathering`) that has
+    room comes  on a node, or inside a reservation that matches the pod, if pods there that end by themselves release all that
+                is short (`coming_rooms`). So a job that waits for services to end, or that no node could ever take, blocks no
+                other job
+    choice      for each pod, in queue order, the room of which the smallest share of the node's allocatable is short; for a
+                gang that must be in one domain of the network, in the first of its domains (`cycle.gathering`) that has
                 room for it so, with the multiples of pods that it asks for
-    held        a room counts like the pod itself against all jobs behind the head, which may still be placed beside it. Jobs
-                before the head ignore it, and so does the head, which starts wherever it fits first
+    held        a room counts like the pod itself, in its reservation if it has one, against all jobs behind the head, which may
+                still be placed beside it. Jobs before the head ignore it, and so does the head, which starts wherever it fits
+                first
     renewal     after `holdAfterSeconds`, or when room no longer comes on a node, nodes are chosen again
 
 Why the head is not starved: on a node with a room, usage and the room together exceed the allocatable only by pods that
@@ -20,7 +21,7 @@ ran there when the node was chosen. No job behind the head adds to that, and tho
 is tried first in the next decision. Without such rooms this is plain back-filling; with them it is that of the EASY
 scheduler (Lifka, 1995), for unknown run times.
 
-Bounds: one job; gangs of at most MEMBERS pods; CANDIDATES nodes are looked at for each pod, in each of at most 16 domains.
+Bounds: one job; gangs of at most MEMBERS pods, each in at most 16 domains.
 """
 
 from __future__ import annotations
@@ -28,31 +29,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
-import numpy as np
-
 from cotenant.api.times import rfc3339
+from cotenant.events.allocations import Allocation, ReservationUsed
 from cotenant.events.placements import Hold
 from cotenant_scheduler.cycle.gathering.confined import Confined
-from cotenant_scheduler.cycle.preemption import is_ending
+from cotenant_scheduler.cycle.ordering.coming_rooms import ComingRooms
 from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass, PodQueue, QueueEntry, QueueKey
-from cotenant_scheduler.framework.preemptibility import Preemptibility
+from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.framework.results import CachedResults
 from cotenant_scheduler.plugins.reservation.matching import Ask
-from cotenant_scheduler.state.columns import BoolArray, IntArray
-from cotenant_scheduler.state.counting import PodKey, held_key, is_held, is_reserve
+from cotenant_scheduler.state.columns import BoolArray
+from cotenant_scheduler.state.counting import PodKey, held_key, is_reserve
 from cotenant_scheduler.state.load.load_estimate import AssignedPod, microseconds
-from cotenant_scheduler.state.nodes import TIE_BITS, NodeTable
+from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.reading.shapes import Shape
 
 MEMBERS = 749
 """Pods of a gang for which room is reserved."""
-CANDIDATES = 32
 REFUSED_OTHERWISE = (False, -1)
-"""Of classes that are refused for other reasons than nodes: they wait for a quota, or for a reservation."""
-_PPM = 1_000_000
-_MOST_SHORT = 1e6
-"""Multiples of a node's allocatable; larger ones compare as equal."""
+"""Of classes that are refused for other reasons than nodes: they wait for a quota, or are to become reservations."""
 
 
 class QueueHead:
@@ -64,13 +60,13 @@ class QueueHead:
         records: Mapping[PodKey, PodRecord],
         queue: PodQueue,
         results: CachedResults,
+        reserving: Reserving,
         hold_after: timedelta,
     ) -> None:
         """`hold_after` 0: no room is reserved."""
         self._nodes = nodes
-        self._records = records
         self._queue = queue
-        self._results = results
+        self._rooms = ComingRooms(nodes, records, results, reserving)
         self._hold_after = hold_after
         self.holds: dict[PodKey, Hold] = {}
         """The rooms that the decision reserves for the head's pods."""
@@ -81,7 +77,7 @@ class QueueHead:
         self.placed_changed = 0
         """How often a placed pod changed: it may have begun to end."""
         self._counted: list[tuple[str, PodKey]] = []
-        self._last: dict[PodKey, str] = {}
+        self._last: dict[PodKey, tuple[str, ReservationUsed | None]] = {}
         """The rooms that were counted last, by pod."""
         self._old = ""
         """Creation time up to which a pod has waited long enough."""
@@ -131,7 +127,7 @@ class QueueHead:
         alike.kept = None
         if not self._hold_after or self._found:
             return False
-        if not _needs_nodes_only(entry):
+        if not _may_be_kept_room(entry):
             alike.kept = REFUSED_OTHERWISE
             return False
         if not self._has_waited(entry):
@@ -144,7 +140,7 @@ class QueueHead:
         self.holds.update(chosen)
         if any(held_for(record) != chosen.get(record.key) for record in entry.records):
             alike.reported = None
-        rooms = {key: hold.node for key, hold in chosen.items()}
+        rooms = {key: (hold.node, hold.reservation) for key, hold in chosen.items()}
         if rooms == self._last:
             return False
         self._last = rooms
@@ -164,9 +160,7 @@ class QueueHead:
             if hold is None or now >= hold.at + self._hold_after:
                 continue
             row, shape = self._nodes.rows.get(hold.node, -1), alike.charge_of(record).shape
-            evaluation = self._results.evaluation(shape)
-            others = evaluation.preemptibility
-            if row < 0 or others.is_beyond(row) or not self._comes(row, shape, evaluation.codes.item(row), others):
+            if row < 0 or not self._rooms.comes(shape, record.ask, row, hold.reservation):
                 break
             found[record.key] = hold
             self.count_room(record, hold, shape)
@@ -187,11 +181,12 @@ class QueueHead:
         def take(index: int, among: BoolArray | None) -> bool:
             record = records[index]
             shape = alike.charge_of(record).shape
-            row = self._row_for(shape, among)
-            if row >= 0:
-                hold = found[record.key] = Hold(node=self._nodes.names[row], at=now)
-                self.count_room(record, hold, shape)
-            return row >= 0
+            room = self._rooms.best(shape, record.ask, among)
+            if room is None:
+                return False
+            hold = found[record.key] = Hold(node=self._nodes.names[room.row], at=now, reservation=room.reservation)
+            self.count_room(record, hold, shape)
+            return True
 
         def drop(count: int) -> None:
             for _ in range(count):
@@ -217,59 +212,9 @@ class QueueHead:
         """Count the room that is reserved for a pod as used on its node."""
         key = held_key((f"queue/{record.key[0]}", record.key[1]))
         assigned = AssignedPod(shape.estimate, shape.prod, microseconds(hold.at))
-        self._nodes.place(hold.node, key, shape, assigned)
+        allocation = Allocation(reservation=hold.reservation) if hold.reservation is not None else None
+        self._nodes.place(hold.node, key, shape, assigned, allocation)
         self._counted.append((hold.node, key))
-
-    def _row_for(self, shape: Shape, among: BoolArray | None) -> int:
-        """Return the row, of some if given, on which the smallest share is short; -1: none."""
-        nodes = self._nodes
-        dims = nodes.dims_of(shape)
-        if not nodes.size or min(dims) < 0:
-            return -1
-        evaluation = self._results.evaluation(shape)
-        possible = ~evaluation.preemptibility.beyond(slice(0, nodes.size))
-        if among is not None:
-            possible &= among
-        short = np.zeros(nodes.size)
-        for dim, (_, amount) in zip(dims, shape.needs, strict=True):
-            offered = nodes.allocatable[dim, : nodes.size]
-            possible &= offered >= amount
-            missing = np.maximum(nodes.requested[dim, : nodes.size] + amount - offered, 0)
-            short = np.maximum(short, np.minimum(missing / np.maximum(offered, 1), _MOST_SHORT))
-        rows: IntArray = np.flatnonzero(possible)
-        keys = ((short[rows] * _PPM).astype(np.int64) << TIE_BITS) | ((1 << TIE_BITS) - 1 - nodes.tie[rows])
-        if rows.size > CANDIDATES:
-            few = np.argpartition(keys, CANDIDATES)[:CANDIDATES]
-            rows, keys = rows[few], keys[few]
-        codes, others = evaluation.codes, evaluation.preemptibility
-        ordered: list[int] = rows[np.argsort(keys)].tolist()
-        return next((row for row in ordered if self._comes(row, shape, codes.item(row), others)), -1)
-
-    def _comes(self, row: int, shape: Shape, code: int, others: Preemptibility) -> bool:
-        """Return whether the shape fits on a row, or lacks only what pods that end by themselves will release."""
-        if not code:
-            return True
-        nodes = self._nodes
-        missing = {
-            name: lacking
-            for dim, (name, amount) in zip(nodes.dims_of(shape), shape.needs, strict=True)
-            if (lacking := nodes.requested.item(dim, row) + amount - nodes.allocatable.item(dim, row)) > 0
-        }
-        if not missing:
-            return False  # it is refused for another reason
-        for key, pod in nodes.pods[row].items():
-            if is_held(key) or is_reserve(key) or not self._ends(key, nodes.names[row]):
-                continue
-            for name, amount in pod.shape.needs:
-                if name in missing:
-                    missing[name] -= amount
-        return all(lacking <= 0 for lacking in missing.values()) and not others.refuses_otherwise(row)
-
-    def _ends(self, key: PodKey, node: str) -> bool:
-        record = self._records[key]
-        placed = record.placements.get(node)
-        facts = placed.facts if placed is not None else record.facts
-        return (facts is not None and facts.ends) or (placed is not None and is_ending(record, placed))
 
 
 def _order(item: tuple[QueueKey, EquivalenceClass]) -> QueueKey:
@@ -282,12 +227,9 @@ def held_for(record: PodRecord) -> Hold | None:
     return waiting.hold if waiting is not None and facts is not None and waiting.uid == facts.uid else None
 
 
-def _needs_nodes_only(entry: QueueEntry) -> bool:
-    """Whether pods wait for nodes: not for a reservation, and not to become one."""
-    return not any(
-        is_reserve(record.key) or (isinstance(record.ask, Ask) and (record.ask.required or bool(record.ask.problem)))
-        for record in entry.records
-    )
+def _may_be_kept_room(entry: QueueEntry) -> bool:
+    """Whether pods wait for room: not where their demands on reservations cannot be read, and not to become reservations."""
+    return not any(is_reserve(record.key) or (isinstance(record.ask, Ask) and record.ask.problem) for record in entry.records)
 
 
 def _enough(alike: EquivalenceClass, entry: QueueEntry, found: Iterable[PodKey]) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
 from cotenant_scheduler.cycle.ordering.cursor import Cursor, behind_first
-from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass, PodQueue, QueueEntry, QueueKey, State
+from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass, PodQueue, QueueEntry, QueueKey, State, events_of
+from cotenant_scheduler.plugins.reservation.matching import Ask
 from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.reading.shapes import Shape
 
@@ -32,6 +33,13 @@ class PodRun(msgspec.Struct, frozen=True):
     """That of each."""
     behind: list[_Open] | None = None
     """The open classes behind them; None if all are of the top entry's class."""
+    owners: bool = False
+    """Some may use reservations."""
+
+    @property
+    def plain(self) -> int:
+        """How many may use no reservation."""
+        return sum(record.ask is None for record in self.records)
 
 
 class Walk:
@@ -114,15 +122,17 @@ class Walk:
         until = min(heap[1:3])[0] if len(heap) > 1 else None
         return [entry.records[0], *cursor.look(most - 1, until)]
 
-    def is_mixed(self) -> bool:
+    def is_mixed(self, *, owners: bool = False) -> bool:
         """Return whether pods of the top entry's shape come from several classes: the next entry of another one is among
-        them."""
+        them. `owners`: also pods that may use reservations."""
         heap = self._heap
-        return len(heap) > 1 and _is_alike(min(heap[1:3])[2], heap[0][2].charge.shape)
+        return len(heap) > 1 and _is_alike(min(heap[1:3])[2], heap[0][2].charge.shape, owners=owners)
 
-    def mixed_run(self, most: int, takes: Callable[[PodRecord, EquivalenceClass], bool]) -> PodRun:
+    def mixed_run(
+        self, most: int, takes: Callable[[PodRecord, EquivalenceClass], bool], *, owners: bool = False
+    ) -> PodRun:
         """Return pods of the top entry's shape that come next, from all classes: at most so many, and as long as `takes` is
-        true of each, which is asked once in their order."""
+        true of each, which is asked once in their order. `owners`: also pods that may use reservations."""
         heap = self._heap.copy()
         shape = heap[0][2].charge.shape
         records: list[PodRecord] = []
@@ -133,7 +143,7 @@ class Walk:
             _, entry, alike, cursor = heap[0]
             record = entry.records[0]
             known = alike in forked
-            if not (known or _is_alike(alike, shape)) or not takes(record, alike):
+            if not (known or _is_alike(alike, shape, owners=owners)) or not takes(record, alike):
                 break
             records.append(record)
             classes.append(alike)
@@ -148,7 +158,7 @@ class Walk:
                 heapq.heappop(heap)
             else:
                 heapq.heapreplace(heap, (head.order, head, alike, cursor))
-        return PodRun(records, classes, heap)
+        return PodRun(records, classes, heap, owners)
 
     @property
     def passes_over(self) -> bool:
@@ -183,6 +193,9 @@ class Walk:
         """Continue behind the first entries of the top entry's class, which were placed."""
         heap = self._heap
         _, _, alike, known = heap[0]
+        if known is None and len(alike.live) == 1:
+            heapq.heappop(heap)
+            return
         cursor = known or behind_first(alike)
         if count > 1:
             cursor.skip(count - 1)
@@ -223,7 +236,21 @@ class Walk:
                 heapq.heappush(self._heap, entry)
 
 
-def _is_alike(alike: EquivalenceClass, shape: Shape) -> bool:
-    """Return whether the pods of a class are of a shape, and are placed by that and their quota alone."""
-    plain = alike.ask is None and not alike.own_rooms and not isinstance(alike, GroupClass)
+def fitting(run: Iterable[PodRecord], events: int) -> list[PodRecord]:
+    """The first pods of a run whose placements fit into so many events. Ending a waiting event takes one more."""
+    found = []
+    for record in run:
+        events -= 1 if record.waiting is None and record.ask is None else events_of(record)
+        if events < 0:
+            break
+        found.append(record)
+    return found
+
+
+def _is_alike(alike: EquivalenceClass, shape: Shape, *, owners: bool) -> bool:
+    """Return whether the pods of a class are of a shape, and are placed by that and their quota alone, or by reservations that
+    they may use (`owners`)."""
+    ask = alike.ask
+    may_own = owners and isinstance(ask, Ask) and not (ask.required or ask.problem or ask.acts or ask.ignored)
+    plain = (ask is None or may_own) and not alike.own_rooms and not isinstance(alike, GroupClass)
     return plain and alike.charge.shape is shape

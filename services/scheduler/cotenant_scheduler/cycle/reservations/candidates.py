@@ -6,44 +6,36 @@ reservation is free: its reserve pods are taken away, the row is judged, and the
 plugin's own check frees one reservation at a time (`plugins.reservation.fitting`).
 
 Only rows that changed are judged again. Cost: some 20 us a row. Bounds: one entry a row that has a reservation for the ask.
-Over 300 lines: judging a row and caching the result share the same entries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
-import numpy as np
-
 from cotenant.domain.reservations.diagnosis import Diagnosis
 from cotenant.domain.reservations.lifecycle import allocates_once
+from cotenant.events.allocations import ReservationUsed
 from cotenant.model.names import RESOURCE_PODS
 from cotenant_scheduler.cycle.reservations.matched import Matched, lift, room_of
+from cotenant_scheduler.cycle.reservations.ranking import Found, Ranking
 from cotenant_scheduler.framework.evaluation import Evaluation
-from cotenant_scheduler.plugins.reservation.fitting import Ignored, ReservationCapacity, judged, may_be_nominated
+from cotenant_scheduler.plugins.reservation.fitting import (
+    Ignored,
+    ReservationCapacity,
+    judged,
+    may_be_nominated,
+    share_short,
+)
 from cotenant_scheduler.plugins.reservation.matching import Ask, Miss, missed
-from cotenant_scheduler.plugins.reservation.scoring import MAX_SCORE, nominated, normalised, preferring, room_score
+from cotenant_scheduler.plugins.reservation.scoring import nominated
 from cotenant_scheduler.state.columns import IntArray
-from cotenant_scheduler.state.nodes import TIE_BITS, NodeTable
+from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.reading.shapes import Shape
 from cotenant_scheduler.state.reservations.cache import ReservationCache
 from cotenant_scheduler.state.reservations.records import ReserveRecord
 
 FEW_ROWS = 4
 """Up to this many rows are judged again whenever anything has changed."""
-
-_NO_ORDER = 1 << 62
-
-
-class Found(msgspec.Struct, frozen=True, eq=False):
-    """A row that takes a pod. `record` and `room` None: the pod uses no reservation there."""
-
-    row: int
-    scores: list[int]
-    """Weighted, by plugin."""
-    record: ReserveRecord | None = None
-    room: ReservationCapacity | None = None
 
 
 class Candidates:
@@ -60,53 +52,65 @@ class Candidates:
         self._row_of: dict[str, int] = {}
         self._members: dict[int, dict[str, ReserveRecord]] = {}
         """By row, the reservations whose owners match the pods."""
-        self.found: dict[int, Found] = {}
+        self._ranking = Ranking(nodes, shape.requests)
         self.diagnoses: dict[int, Diagnosis] = {}
         self.reasons: dict[int, tuple[str, ...]] = {}
         """By row, why a pod gets no room there."""
-        self._index: dict[int, int] = {}
-        self._rows: list[int] = []
-        self._only = (-1, _NO_ORDER, -1)
-        """The first entry: raw score (-1: none), order, key without the reservation's score."""
-        self._columns: IntArray = np.zeros((3, 0), dtype=np.int64)
-        """The same of all entries, once there are several."""
+        self._short: dict[int, list[tuple[int, ReservationUsed]]] = {}
+        self._by_name: list[int] | None = None
+
+    @property
+    def found(self) -> dict[int, Found]:
+        """By row that takes a pod, how."""
+        return self._ranking.found
+
+    def best(
+        self, weight: int, instead: Callable[[int], int], among: IntArray | None = None
+    ) -> tuple[int, Found] | None:
+        """Return the best row that takes a pod (`ranking`)."""
+        return self._ranking.best(weight, instead, among)
 
     def refresh(self, evaluation: Evaluation) -> None:
         """Update everything to the state."""
         nodes, cache = self._nodes, self._cache
         stamp = (nodes.version, evaluation.highest, evaluation.counted_version())
         positions = (nodes.changes.position, nodes.static_changes.position, cache.changed.position)
-        if stamp == self._stamp and positions == self._positions:
+        if stamp != self._stamp:
+            rows = self._reset()
+        elif positions == self._positions:
             return
-        names = cache.changed.since(self._positions[2])
-        logs = (nodes.changes, nodes.static_changes)
-        changed = [log.since(position) for log, position in zip(logs, self._positions, strict=False)]
-        same = stamp == self._stamp and names is not None and all(rows is not None for rows in changed)
-        self._stamp, self._positions = stamp, positions
-        if not same:
-            self._reset()
-            rows: set[int] = set(self._members)
         else:
-            assert names is not None
-            rows = self._relist(names)
-            if len(self._members) <= FEW_ROWS:
-                rows |= self._members.keys()
-            else:
-                for log in changed:
-                    assert log is not None
-                    rows |= self._members.keys() & set(log.tolist())
+            rows = self._changed_rows(self._positions)
+        self._stamp, self._positions = stamp, positions
         for row in sorted(rows):
             self._judge(row, evaluation)
 
-    def _reset(self) -> None:
+    def _changed_rows(self, before: tuple[int, int, int]) -> set[int]:
+        """Update which reservations there are to the state; return the rows to judge again, all if too much has changed."""
+        nodes = self._nodes
+        names = self._cache.changed.since(before[2])
+        changed = (nodes.changes.since(before[0]), nodes.static_changes.since(before[1]))
+        if names is None or changed[0] is None or changed[1] is None:
+            return self._reset()
+        rows = self._relist(names)
+        if len(self._members) <= FEW_ROWS:
+            return rows | self._members.keys()
+        for log in changed:
+            assert log is not None
+            rows |= self._members.keys() & set(log.tolist())
+        return rows
+
+    def _reset(self) -> set[int]:
+        """Begin again; return the rows with reservations for the pods."""
         self._row_of, self._members = {}, {}
-        self.found, self.diagnoses, self.reasons = {}, {}, {}
-        self._index, self._rows = {}, []
-        self._columns = np.zeros((3, 0), dtype=np.int64)
+        self._ranking = Ranking(self._nodes, self._shape.requests)
+        self.diagnoses, self.reasons = {}, {}
+        self._short, self._by_name = {}, None
         lists = self._cache.by_owners
         for number in sorted(lists) if self._ask.ignored else self._ask.owners:
             for name, record in lists.get(number, {}).items():
                 self._list(name, record)
+        return set(self._members)
 
     def _list(self, name: str, record: ReserveRecord) -> None:
         share = record.share()
@@ -137,19 +141,23 @@ class Candidates:
     # -- judging a row -------------------------------------------------------------------------------------------
 
     def _judge(self, row: int, evaluation: Evaluation) -> None:
-        self.found.pop(row, None)
+        was_matched = row in self.found or row in self.reasons
         self.diagnoses.pop(row, None)
         self.reasons.pop(row, None)
-        matched = self._matched(row)
-        if matched:
-            self._judge_matched(row, matched, evaluation)
+        self._short.pop(row, None)
+        diagnosis = Diagnosis(taint_counts={})
+        matched = self._matched(row, diagnosis)
+        if diagnosis.owner_matched:
+            self.diagnoses[row] = diagnosis
+        self._ranking.put(row, self._judge_matched(row, matched, evaluation) if matched else None)
+        if was_matched is not bool(matched):
+            self._by_name = None
         if not self._members.get(row):
             self._members.pop(row, None)
-        self._enter(row)
 
-    def _matched(self, row: int) -> Matched:
+    def _matched(self, row: int, found: Diagnosis | None = None) -> Matched:
+        """Return the reservations of a row that match the pods; `found` gets the counts of why others do not."""
         matched = []
-        found = Diagnosis(taint_counts={})
         uses = self._nodes.held.on(row)
         for name, record in sorted(self._members.get(row, {}).items()):
             share = record.share()
@@ -162,34 +170,34 @@ class Candidates:
             if self._ask.ignored:
                 matched.append((record, use))
                 continue
-            found.owner_matched += 1
             miss = missed(
                 self._ask, self._shape.requests, record.reservation, share.allocatable, self._nodes.labels[row]
             )
             if miss is None:
                 matched.append((record, use))
+            if found is not None:
+                found.owner_matched += 1
                 affinity = self._ask.wanted
-                if affinity is not None and affinity.name:
+                if miss is not None:
+                    _note(found, *miss)
+                elif affinity is not None and affinity.name:
                     found.name_matched += 1
-            else:
-                _note(found, *miss)
-        if found.owner_matched:
-            self.diagnoses[row] = found
         return matched
 
-    def _judge_matched(self, row: int, matched: Matched, evaluation: Evaluation) -> None:
+    def _judge_matched(self, row: int, matched: Matched, evaluation: Evaluation) -> Found | None:
+        """Return how a row takes a pod, else note why it does not."""
         record, room = None, None
         if not self._ask.ignored:
             room, reasons = self._room(row, matched)
             if room is None:
                 self.reasons[row] = reasons
-                return
+                return None
             record = {record.uid: record for record, _ in matched}[room.uid]
         code, scores = self._judged_without(row, matched, evaluation)
         if code:
             self.reasons[row] = (evaluation.refusal_text(row, code),)
-        else:
-            self.found[row] = Found(row, scores, record, room)
+            return None
+        return Found(row, scores, record, room)
 
     def _room(self, row: int, matched: Matched, uid: str = "") -> tuple[ReservationCapacity | None, tuple[str, ...]]:
         """Return the reservation that a pod is given on a row; or None, and why. `uid`: of this one alone."""
@@ -244,66 +252,37 @@ class Candidates:
         dim = nodes.dims.get(name)
         return nodes.allocatable.item(dim, row) - nodes.requested.item(dim, row) if dim is not None else 0
 
-    # -- choosing a row ------------------------------------------------------------------------------------------
+    # -- where room comes ----------------------------------------------------------------------------------------
 
-    def _enter(self, row: int) -> None:
-        found = self.found.get(row)
-        index = self._index.get(row)
-        if index is None:
-            if found is None:
-                return
-            index = self._index[row] = len(self._rows)
-            self._rows.append(row)
-        entry = self._entry(row, found)
-        if index == 0:
-            self._only = entry
-        if len(self._rows) > 1:
-            if index >= self._columns.shape[1]:
-                wider = np.full((3, max(8, 2 * index)), -1, dtype=np.int64)
-                wider[:, : self._columns.shape[1]] = self._columns
-                wider[:, 0] = self._only
-                self._columns = wider
-            self._columns[:, index] = entry
+    def matched_rows(self) -> list[int]:
+        """Return the rows with reservations that match the pods, by the names of their nodes; none for pods that ignore
+        reservations."""
+        if self._ask.ignored:
+            return []
+        if self._by_name is None:
+            self._by_name = sorted({*self.found, *self.reasons}, key=self._nodes.names.__getitem__)
+        return self._by_name
 
-    def _entry(self, row: int, found: Found | None) -> tuple[int, int, int]:
+    def short_of(self, row: int) -> list[tuple[int, ReservationUsed]]:
+        """Return for each reservation of a row that matches the pods what share of the node is short for one more in it, in
+        millionths."""
+        found = self._short.get(row)
         if found is None:
-            return -1, _NO_ORDER, -1
-        room = found.room
-        key = sum(found.scores) << TIE_BITS | self._nodes.tie.item(row)
-        score = room_score(self._shape.requests, room) if room is not None else 0
-        return score, room.order if room is not None and room.order else _NO_ORDER, key
+            matched, offered = self._matched(row), self._offered(row)
+            free = {name: self._free(row, name) for name in self._shape.requests}
+            pods_free = self._free(row, RESOURCE_PODS) + len(matched)
+            found = self._short[row] = [
+                (
+                    share_short(self._shape.requests, free, pods_free, room_of(record, use), offered, self._ignored),
+                    ReservationUsed(name=record.name, uid=record.uid),
+                )
+                for record, use in matched
+            ]
+        return found
 
-    def best(self, weight: int, instead: Callable[[int], int]) -> tuple[int, Found] | None:
-        """Return the row with the highest key, with the reservation's weighted score there; None if no row takes a pod.
-        `instead` may return another row, given that key; None is returned if no reservation takes a pod there."""
-        if not self.found:
-            return None
-        if len(self._rows) == 1:
-            score, order, key = self._only
-            weighted = weight * MAX_SCORE if score > 0 or order != _NO_ORDER else 0
-            other = instead(key + (weighted << TIE_BITS))
-            return (weighted, self.found[self._rows[0]]) if other in (-1, self._rows[0]) else None
-        raw, orders, keys = self._columns[:, : len(self._rows)]
-        first = int(orders.min())
-        totals = weight * normalised(preferring(raw, self._preferred(first) if first != _NO_ORDER else -1))
-        whole = np.where(keys >= 0, keys + (totals << TIE_BITS), -1)
-        index: int | None = int(whole.argmax())
-        assert index is not None
-        other = instead(int(whole[index]))
-        if other >= 0:
-            index = self._index.get(other)
-            if index is None or keys[index] < 0:
-                return None
-        return int(totals[index]), self.found[self._rows[index]]
-
-    def _preferred(self, order: int) -> int:
-        """The entry with the smallest order; of several, that of the oldest reservation."""
-        entries: list[int] = np.flatnonzero(self._columns[1, : len(self._rows)] == order).tolist()
-        return min(entries, key=self._seniority)
-
-    def _seniority(self, index: int) -> tuple[str, str]:
-        room = self.found[self._rows[index]].room
-        return (room.created, room.name) if room is not None else ("", "")
+    def _offered(self, row: int) -> dict[str, int]:
+        nodes = self._nodes
+        return {name: nodes.allocatable.item(dim, row) for name, dim in nodes.dims.items()}
 
 
 def _note(found: Diagnosis, miss: Miss, taint: str) -> None:

@@ -12,6 +12,7 @@ from cotenant.domain.reservations.lifecycle import allocates_once
 from cotenant.domain.reservations.options import restricted_resources
 from cotenant.model.names import CPU, MEMORY, RESOURCE_PODS
 from cotenant_scheduler.plugins.reservation.fitting import ReservationCapacity
+from cotenant_scheduler.state.counting import PodCounter
 from cotenant_scheduler.state.held_rooms import Use
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.reservations.records import ReserveRecord
@@ -22,21 +23,24 @@ Matched = list[tuple[ReserveRecord, Use]]
 
 def lift(nodes: NodeTable, row: int, uses: Sequence[Use], sign: int) -> None:
     """Take matched reservations off a row (-1), or put them back (1): exactly, and without a trace."""
-    versions = [(counter, counter.version) for counter in nodes.counters]
+    versions: list[tuple[PodCounter, int]] = []
     for use in uses:
         assert use.reserve is not None
-        left = use.left()
-        left[RESOURCE_PODS] = 1
-        for name, amount in left.items():
-            dim = nodes.dims.get(name)
-            if dim is not None:
-                nodes.requested[dim, row] += sign * amount
-        shape, covered = use.reserve.shape, use.covered
-        nodes.nonzero[0, row] += sign * (shape.nonzero_cpu - covered.get(CPU, 0))
-        nodes.nonzero[1, row] += sign * (shape.nonzero_memory - covered.get(MEMORY, 0))
+        shape = use.reserve.shape
+        nodes.add_requests(row, shape, sign)
+        # What its users take of it stays counted, and so do pods that it holds.
+        for name, amount in use.covered.items():
+            if name in nodes.dims:
+                nodes.requested[nodes.dims[name], row] -= sign * amount
+        if use.covered:
+            nodes.nonzero[0, row] -= sign * use.covered.get(CPU, 0)
+            nodes.nonzero[1, row] -= sign * use.covered.get(MEMORY, 0)
+        if RESOURCE_PODS in shape.requests:
+            nodes.requested[nodes.dims[RESOURCE_PODS], row] -= sign * shape.requests[RESOURCE_PODS]
         for counter in nodes.counters_of(shape):
+            versions.append((counter, counter.version))
             (counter.count if sign > 0 else counter.uncount)(row, use.reserve_key, use.reserve)
-    for counter, version in versions:
+    for counter, version in reversed(versions):
         counter.version = version
 
 

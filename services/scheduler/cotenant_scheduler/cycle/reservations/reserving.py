@@ -10,7 +10,7 @@ Candidates are cached by shape and ask. Bound: CANDIDATES_CACHED of them; the le
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from datetime import datetime
 
 import msgspec
@@ -20,13 +20,15 @@ from cotenant.events.allocations import Allocation, ReservationUsed
 from cotenant.events.envelope import Event
 from cotenant.events.placements import WaitingReason
 from cotenant.events.reservations import ReservationOwner
-from cotenant_scheduler.cycle.reservations.candidates import Candidates, Found
+from cotenant_scheduler.cycle.reservations.candidates import Candidates
 from cotenant_scheduler.cycle.reservations.events import used_up_by
+from cotenant_scheduler.cycle.reservations.ranking import Found
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.plugins.reservation.args import ReservationArgs
 from cotenant_scheduler.plugins.reservation.fitting import NO_MATCH, Ignored, ReservationCapacity, allocated_of
 from cotenant_scheduler.plugins.reservation.matching import Ask
 from cotenant_scheduler.plugins.reservation.scoring import MAX_SCORE, WEIGHT, room_score
+from cotenant_scheduler.state.columns import IntArray
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.reading.shapes import Shape
@@ -75,24 +77,43 @@ class Reserving:
         self._weight = weights.get(NAME, WEIGHT)
         self._candidates: OrderedDict[tuple[Shape, Ask], Candidates] = OrderedDict()
 
+    @property
+    def any(self) -> bool:
+        """Whether there is any reservation that pods may use."""
+        return bool(self._cache.by_owners)
+
     def is_over(self, record: PodRecord) -> bool:
         """Return whether a record is that of a reservation whose time is over."""
         return isinstance(record, ReserveRecord) and record.name in self._cache.over
 
-    def choose(self, evaluation: Evaluation, ask: Ask) -> SelectedNode | None:
-        """Return where a pod goes because of a reservation; None if it uses none."""
+    def choose(self, evaluation: Evaluation, ask: Ask, among: IntArray | None = None) -> SelectedNode | None:
+        """Return where a pod goes because of a reservation, of some rows (row numbers) if given; None if it uses none."""
         if ask.problem or not self._cache.by_owners:
             return None
         candidates = self.candidates(evaluation, ask)
 
         def better(key: int) -> int:
-            return evaluation.best() if not ask.required and evaluation.best_key() > key else -1
+            if ask.required:
+                return -1
+            row = evaluation.best() if among is None else evaluation.best_of(among)
+            return row if row >= 0 and evaluation.key(row) > key else -1
 
-        best = candidates.best(self._weight, better)
+        best = candidates.best(self._weight, better, among)
         if best is None:
             return None
         weighted, found = best
         return SelectedNode(found.row, found.scores, weighted, found.record, found.room)
+
+    def apart_from(
+        self, evaluation: Evaluation, ask: Ask, pending: Set[int], most: int
+    ) -> tuple[bool, SelectedNode | None]:
+        """Return whether a pod goes to the same reservation before and after others go to some rows (`pending`), and where it
+        goes; None: it uses no reservation. `most`: what no total score of the other plugins exceeds."""
+        found = self.rows(evaluation, ask)
+        if not found:
+            return True, None
+        choice = self.choose(evaluation, ask) if pending.isdisjoint(found) else None
+        return choice is not None and choice.weighted > most, choice
 
     def choose_on(self, evaluation: Evaluation, ask: Ask, row: int, uid: str) -> SelectedNode | None:
         """Return how a pod goes into one reservation of a row; None if that does not take it."""

@@ -29,6 +29,9 @@ OTHER_NODE = "node(s) didn't match the nodeName specified by reservation"
 POLICY_CONFLICT = "node(s) reservation allocate policy conflict"
 _NATIVE = (CPU, MEMORY, "ephemeral-storage")
 _NOTHING: Mapping[str, int] = {}
+MILLION = 1_000_000
+MOST_SHORT = 1e6
+"""Multiples of what a node offers; larger ones compare as equal."""
 
 
 class Ignored(msgspec.Struct, frozen=True):
@@ -154,6 +157,31 @@ def short_in_room(
             details = f", requested: {amount}, used: {used}, capacity: {capacity}" if detailed else ""
             found.append(f"Reservation(s) Insufficient {name}{details}")
     return found
+
+
+def share_short(
+    requests: Mapping[str, int],
+    free: Mapping[str, int],
+    pods_free: int,
+    room: ReservationCapacity,
+    offered: Mapping[str, int],
+    ignored: Ignored = NOT_IGNORED,
+) -> int:
+    """Return what is short for a pod in a reservation: the largest share of what the node offers, in millionths, 0 for nothing.
+    `pods_free`: pods that the node takes beside matched reservations."""
+    restricted = room.policy == POLICY_RESTRICTED
+    left = pods_free
+    if restricted and RESOURCE_PODS in room.allocatable:
+        left = min(left, room.allocatable[RESOURCE_PODS] - room.pods)
+    short = max(1 - left, 0) / max(offered.get(RESOURCE_PODS, 0), 1)
+    for name, amount in requests.items():
+        if not amount or name == RESOURCE_PODS or ignored.covers(name):
+            continue
+        left = free.get(name, 0) + room.available(name)
+        if restricted and name in room.names:
+            left = min(left, room.allocatable.get(name, 0) - room.allocated.get(name, 0) - room.reserved.get(name, 0))
+        short = max(short, max(amount - left, 0) / max(offered.get(name, 0), 1))
+    return int(min(short, MOST_SHORT) * MILLION)
 
 
 def shares_a_resource(requests: Mapping[str, int], room: ReservationCapacity) -> bool:

@@ -93,15 +93,15 @@ class OwnerIndex:
     def meaning(self, record: PodRecord, facts: ParsedPod) -> tuple[int, ...]:
         """Return the numbers of the lists that match a pod, ascending."""
         by_key = self._by_key
-        found: dict[int, None] = dict(by_key.get(_ANY, {}))
-        for pair in facts.labels.items():
-            found |= by_key.get(("label", *pair), {})
-        for key in (("uid", facts.uid, ""), ("name", facts.name, "")):
-            found |= by_key.get(key, {})
         references = owner_references(record)
+        keys: list[Key] = [_ANY, ("uid", facts.uid, ""), ("name", facts.name, "")]
+        keys += [("label", name, value) for name, value in facts.labels.items()]
         for reference in references:
-            found |= by_key.get(("controller-uid", reference.uid, ""), {})
-            found |= by_key.get(("controller-name", reference.name, ""), {})
+            keys += (("controller-uid", reference.uid, ""), ("controller-name", reference.name, ""))
+        found: dict[int, None] = {}
+        for key in keys:
+            if key in by_key:
+                found |= by_key[key]
         if not found:
             return ()
         pod = PodIdentity(facts.namespace, facts.name, facts.uid, facts.labels, references)

@@ -27,8 +27,15 @@ ALL = "all"
 @click.option("--class", "protection", type=click.Choice(["fair", "realtime"]), default="fair", show_default=True)
 @click.option("--pairs", type=click.IntRange(1, 100), default=5, show_default=True, help="How often each window is repeated.")
 @click.option("--seconds", type=click.FloatRange(1, 600), default=20.0, show_default=True, help="How long a window is.")
+@click.option(
+    "--uncontrolled",
+    type=click.IntRange(0, 100),
+    help="In how many of the pairs the neighbours also run without control.  [default: all]",
+)
 @click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
-def command(names: tuple[str, ...], protection: str, pairs: int, seconds: float, output: str | None) -> None:
+def command(
+    names: tuple[str, ...], protection: str, pairs: int, seconds: float, uncontrolled: int | None, output: str | None
+) -> None:
     """Measure a service alone, beside best-effort neighbours, and beside them without cotenant, on this machine's kernel.
 
     Starts a stack of its own; needs root. Everything runs in one control group of 4 GiB and 2,000 processes, and is removed at
@@ -39,7 +46,8 @@ def command(names: tuple[str, ...], protection: str, pairs: int, seconds: float,
     if not math.isfinite(seconds):
         raise click.UsageError(f"--seconds {seconds}: expected a number of seconds")
     chosen = tuple(CASES) if ALL in names else tuple(dict.fromkeys(names))
-    options = ColocationOptions(tuple(CASES[name] for name in chosen), protection, pairs, seconds)
+    plain = pairs if uncontrolled is None else uncontrolled
+    options = ColocationOptions(tuple(CASES[name] for name in chosen), protection, pairs, seconds, plain)
     # It warns each time that a TLS connection ends from the other side.
     logging.getLogger("asyncio").setLevel(logging.ERROR)
     try:

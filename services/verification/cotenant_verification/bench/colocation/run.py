@@ -41,6 +41,10 @@ from cotenant_verification.bench.over_http.processes import stack
 from cotenant_verification.bench.testbed import BenchError
 
 SETTLE_SECONDS = 2.0
+NEIGHBOURS_SETTLE_SECONDS = 7.0
+"""After the neighbours' start: the stack, which starts them, runs on the same CPUs."""
+WARM_UP_SECONDS = 15.0
+"""Of load before the first pair: what the node's agent does for threads follows from what they used."""
 REPLACE_SECONDS = 0.5
 SETUP_SECONDS, CASE_SECONDS, PAIR_SECONDS = 240.0, 240.0, 150.0
 """Bounds of the start and end of the stack and of a case, and of a pair's time beside its three windows."""
@@ -57,6 +61,8 @@ class ColocationOptions(Struct, frozen=True):
     protection: str = "fair"
     pairs: int = 5
     seconds: float = 20.0
+    uncontrolled: int = 5
+    """In how many of the pairs the neighbours also run without control."""
 
     @property
     def longest(self) -> float:
@@ -168,10 +174,13 @@ class _Measured:
             for pair in range(options.pairs):
                 await self._exchange.until_connected(names)
                 await asyncio.sleep(SETTLE_SECONDS)
-                self._executor.taken() if pair == 0 else None
+                if pair == 0:
+                    await self._exchange.carry_out(names, "warm-up", case.plan(WARM_UP_SECONDS), self._iterations)
+                    self._executor.taken()
                 alone.append(await self._window(names, pair))
                 beside.append(await self._beside(names, pair))
-                uncontrolled.append(await self._uncontrolled(pair))
+                if pair < options.uncontrolled:
+                    uncontrolled.append(await self._uncontrolled(pair))
                 self._say(f"{case.name}: pair {pair + 1} of {options.pairs}: p99 {_three(alone, beside, uncontrolled)} ms")
             topics, words = self._executor.taken()
             self._services_ended += await self._pods.restarts(names)
@@ -190,7 +199,7 @@ class _Measured:
             uncontrolled=medians(uncontrolled),
             p99_over_alone=over[0],
             p99_over_ideal=over[1],
-            uncontrolled_over_alone=ratio(uncontrolled, alone),
+            uncontrolled_over_alone=ratio(uncontrolled, alone[: len(uncontrolled)]),
             utilisation=utilisation,
             pairs=options.pairs,
             seconds=options.seconds,
@@ -230,7 +239,7 @@ class _Measured:
         await self._pods.start(neighbours)
         keeping = asyncio.ensure_future(self._keep(neighbours))
         try:
-            await asyncio.sleep(SETTLE_SECONDS)
+            await asyncio.sleep(NEIGHBOURS_SETTLE_SECONDS)
             return await self._traced(names, pair)
         finally:
             keeping.cancel()
@@ -320,4 +329,4 @@ def iterations_of(milliseconds: float) -> int:
 
 
 def _three(*found: Sequence[LatencyWindow | None]) -> str:
-    return " / ".join("-" if (last := each[-1]) is None else f"{last.p99_ms:.2f}" for each in found)
+    return " / ".join("-" if not each or (last := each[-1]) is None else f"{last.p99_ms:.2f}" for each in found)

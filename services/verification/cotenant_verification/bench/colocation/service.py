@@ -1,4 +1,5 @@
-"""The service of the colocation benchmark: threads that serve requests, each from a queue of its own, first come first served.
+"""The service of the colocation benchmark: threads that serve requests, each from a queue of its own, first come first served,
+and live as long as the process.
 
 It is an ordinary program: the standard library only, independent of cotenant. Requests arrive by a Poisson process
 that it generates itself, so that no load generator has to run beside it; a request's latency is counted from its scheduled
@@ -21,6 +22,7 @@ import argparse
 import hashlib
 import json
 import os
+import queue
 import random
 import socket
 import threading
@@ -75,6 +77,24 @@ def serve(order: dict[str, object], number: int, memory: bytearray, file: int, a
         answer.append([int(arrival * 1e6), int((time.monotonic() - at) * 1e6), int(cpu * 1e6)])
 
 
+class Worker(threading.Thread):
+    """One thread, and its orders with the list for each one's answer and the queue that says when it is complete."""
+
+    def __init__(self, number: int, memory: bytearray, file: int) -> None:
+        super().__init__(daemon=True)
+        self.orders: queue.SimpleQueue[tuple[dict[str, object], list[list[int]], queue.SimpleQueue[None]]] = queue.SimpleQueue()
+        self._number, self._memory, self._file = number, memory, file
+
+    def run(self) -> None:
+        """Serve orders until the process ends."""
+        while True:
+            order, answer, done = self.orders.get()
+            try:
+                serve(order, self._number, self._memory, self._file, answer)
+            finally:
+                done.put(None)
+
+
 def main() -> None:
     """Connect, and carry out orders until the connection ends."""
     made = argparse.ArgumentParser(prog="service")
@@ -91,17 +111,17 @@ def main() -> None:
     with socket.create_connection(("127.0.0.1", arguments.port)) as connection, connection.makefile("rb") as orders:
         hello = {"token": arguments.token, "name": arguments.name}
         connection.sendall(json.dumps(hello).encode() + b"\n")
+        workers = [Worker(number, memory, file) for number in range(arguments.threads)]
+        for worker in workers:
+            worker.start()
         while line := orders.readline(LARGEST_ORDER):
-            answers: list[list[list[int]]] = [[] for _ in range(arguments.threads)]
+            answers: list[list[list[int]]] = [[] for _ in workers]
             order = json.loads(line)
-            threads = [
-                threading.Thread(target=serve, args=(order, number, memory, file, answers[number]))
-                for number in range(arguments.threads)
-            ]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            done: queue.SimpleQueue[None] = queue.SimpleQueue()
+            for worker, answer in zip(workers, answers, strict=True):
+                worker.orders.put((order, answer, done))
+            for _ in workers:
+                done.get()
             connection.sendall(json.dumps({"threads": answers}).encode() + b"\n")
 
 

@@ -10,11 +10,9 @@ from __future__ import annotations
 from cotenant.domain.quota.names import ROOT
 from cotenant.domain.quota.sums import QuotaNode
 from cotenant.domain.quota.trees.counted_quota import CountedQuota, add
-from cotenant.domain.quota.trees.family import Line
 from cotenant.model.amounts import Amounts
 
 _NOTHING: dict[str, int] = {}
-_NO_LINES: dict[str, Line] = {}
 
 
 class Climbing:
@@ -23,14 +21,17 @@ class Climbing:
     def __init__(self, *, guarantee: bool) -> None:
         """`guarantee`: what is used is guaranteed, so that no quota lends."""
         self._guarantee = guarantee
+        self._version = 0
+        """Incremented with every change on which what a quota gets may depend."""
         self._root = CountedQuota(QuotaNode(name=ROOT, parent=""), None)
         self._touched: set[str] = set()
-        """Quotas of which anything but the runtime changed since `changed`, or the runtime and it was noticed."""
+        """Quotas of which anything but what they get changed since `changed` was last called."""
         self._asked: dict[CountedQuota, dict[str, int]] = {}
         """What more pods request, by quota, that has not climbed yet: at most an entry a quota."""
 
     def _ask_later(self, quota: CountedQuota, delta: dict[str, int]) -> None:
         """Have more requests climb before anything is answered."""
+        self._version += 1
         asked = self._asked.get(quota)
         if asked is None:
             self._asked[quota] = delta
@@ -62,9 +63,9 @@ class Climbing:
                 else:
                     add(above, upwards)
 
-    def _requested(self, quota: CountedQuota, delta: Amounts) -> None:
+    def _requested(self, quota: CountedQuota | None, delta: Amounts) -> None:
         """Add to what a quota's pods and children request, and climb with what its parent sees of it."""
-        level: CountedQuota | None = quota
+        level = quota
         while level is not None and delta:
             delta = self._step(level, delta)
             level = level.parent
@@ -72,52 +73,37 @@ class Climbing:
     def _step(self, level: CountedQuota, delta: Amounts) -> dict[str, int]:
         """Add to what a quota's pods and children request; return what its parent sees of it."""
         self._touched.add(level.name)
-        node, asked, requests, limited = level.node, level.child_request, level.request, level.limit_request
-        index, most, parent = level.index, node.max, level.parent
-        lends = node.lends and (not self._guarantee or index < 0)
-        lines = parent.below.lines if parent is not None and parent.below is not None and index >= 0 else _NO_LINES
+        asked, most, lines, index = level.child_request, level.node.max, level.lines, level.index
+        least = None if level.lends else level.node.min
         upwards: dict[str, int] = {}
-        stale = got = False
         for resource, amount in delta.items():
-            request = asked.get(resource, 0) + amount
-            if request:
-                asked[resource] = request
+            before = asked.get(resource, 0)
+            after = before + amount
+            if after:
+                asked[resource] = after
             else:
                 asked.pop(resource, None)
-            if not lends:
-                request = max(request, node.min.get(resource, 0))
-            if request:
-                requests[resource] = request
-            else:
-                requests.pop(resource, None)
-            bound = most.get(resource, request)
-            seen = bound if request > bound else request
-            before = limited.get(resource, 0)
-            if seen == before:
+            if least is not None:
+                floor = least.get(resource, 0)
+                before, after = max(before, floor), max(after, floor)
+            bound = most.get(resource)
+            if bound is not None:
+                if before > bound:
+                    before = bound
+                if after > bound:
+                    after = bound
+            if after == before:
                 continue
-            if seen:
-                limited[resource] = seen
-            else:
-                del limited[resource]
-            upwards[resource] = seen - before
+            upwards[resource] = after - before
             line = lines.get(resource)
             if line is not None:
-                got = line.request(index, seen) or got
-                stale = stale or line.stale
+                line.request(index, after)
+        parent = level.parent
         if parent is None or index < 0:
             return _NOTHING
-        if got:
-            self._got(level)
-        if stale and not parent.stale:
+        if upwards and not parent.stale:
             self._mark_stale(parent)
         return upwards
-
-    def _got(self, child: CountedQuota) -> None:
-        """A quota has another runtime."""
-        child.runtime = None
-        self._touched.add(child.name)
-        if child.below is not None:
-            self._mark_stale(child)
 
     def _mark_stale(self, quota: CountedQuota) -> None:
         quota.stale = True

@@ -72,6 +72,11 @@ class Forest:
         tree = self._tree_of.get(quota)
         return tree.runtime(quota) if tree is not None else _NOTHING
 
+    def solved(self, quota: str, tree: str = DEFAULT_TREE) -> SolvedQuota | None:
+        """Return everything about a quota; `tree`: of which root, where its name is the root's. None for an unknown one."""
+        found = self._trees.get(tree) if quota == ROOT else self._tree_of.get(quota)
+        return found.solved(quota) if found is not None else None
+
     def changed(self) -> Iterator[tuple[str, SolvedQuota]]:
         """Walk the quotas of which anything changed since the last call, with their trees, in a stated order; all of them the
         first time."""

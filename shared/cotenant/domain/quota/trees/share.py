@@ -50,25 +50,36 @@ def _share_lists(
         floor if request > floor or not lending else request
         for request, floor, lending in zip(requests, floors, lends, strict=True)
     ]
-    rest = total - sum(runtime)
     # Without weight a sibling never gets more than its floor.
-    competing = [index for index, floor in enumerate(floors) if requests[index] > floor and weights[index] > 0]
+    needs = [
+        request - floor if request > floor and weight > 0 else 0
+        for request, floor, weight in zip(requests, floors, weights, strict=True)
+    ]
+    missing, rounds = _split_in_rounds(total - sum(runtime), weights, needs)
+    return [has + need - lacks for has, need, lacks in zip(runtime, needs, missing, strict=True)], rounds
+
+
+def _split_in_rounds(rest: int, weights: Sequence[int], needs: Sequence[int]) -> tuple[list[int], int]:
+    """Split `rest` among those that need anything, in rounds, until nothing is left or nobody needs more. Return what each
+    still needs, and the number of splits. Who needs anything has a positive weight."""
+    missing = list(needs)
+    competing = [index for index, need in enumerate(needs) if need]
     rounds = 0
     while rest > 0 and competing:
         parts = split(rest, [weights[index] for index in competing])
         still_competing: list[int] = []
         rest = 0
         for index, part in zip(competing, parts, strict=True):
-            granted, request = runtime[index] + part, requests[index]
-            if granted < request:
+            lacks = missing[index] - part
+            if lacks > 0:
                 still_competing.append(index)
-                runtime[index] = granted
+                missing[index] = lacks
             else:
-                rest += granted - request
-                runtime[index] = request
+                rest -= lacks
+                missing[index] = 0
         competing = still_competing
         rounds += 1
-    return runtime, rounds
+    return missing, rounds
 
 
 def split(rest: int, weights: Sequence[int]) -> list[int]:
@@ -83,6 +94,19 @@ def split(rest: int, weights: Sequence[int]) -> list[int]:
         for index in sorted(range(len(parts)), key=remainders.__getitem__, reverse=True)[:left]:
             parts[index] += 1
     return parts
+
+
+def part_of_split(rest: int, weights: Sequence[int], index: int) -> int:
+    """Return what `split` gives to one sibling. Siblings of weight 0 take no part: they have no remainder, and fewer units are
+    left over than siblings have one."""
+    whole = sum(weights)
+    remainders = [weight * rest % whole for weight in weights]
+    left = sum(remainders) // whole
+    part, remainder = divmod(weights[index] * rest, whole)
+    before = sum(map(remainder.__lt__, remainders))
+    if before < left:
+        before += remainders[:index].count(remainder)
+    return part + 1 if before < left else part
 
 
 def share_arrays(

@@ -1,18 +1,19 @@
 """One tree: sums, scaled mins and runtimes of its quotas, kept current as pods come and go.
 
 In: the quotas with their effective parents, the default and the system quota (in the default tree), the tree's total, and
-what each quota's own pods request and hold, as changes. Out: the runtime of a quota (`runtime`, which brings its way from the
-root up to date and nothing else), or everything about it (`solved`), and which quotas changed (`changed`). The rules:
+what each quota's own pods request and hold, as changes. Out: the runtime of a quota (`runtime`, which computes its way from the
+root and nothing else), or everything about it (`solved`), and which quotas changed (`changed`). The rules:
 
     child_request = own pods' requests + sum over children of min(child.request, child.max)
     request       = child_request where the quota lends, else max(child_request, min)
     used and the non-preemptible sums climb in full
     with the usage guarantee: allocated = own used + sum over children of guaranteed, guaranteed = max(allocated, min)
-    below the root its total without what the default and the system quota use is shared, below a quota its runtime (`family`)
+    below the root its total without what the default and the system quota use is shared, below a quota what it gets (`family`)
 
 The resources shared below a quota are those of its max; below the root, those of any quota's max. All sums are integers
-changed by whole pods, so they equal sums from scratch (`counted_quota` holds them). Cost of a change: one step a level.
-Source: Koordinator ElasticQuota, updateGroupDeltaRequest, updateGroupDeltaUsed, refreshRuntime in its converged state.
+changed by whole pods, so they equal sums from scratch (`counted_quota` holds them). A change costs a step a level, and so does
+the runtime of a quota. Source: Koordinator ElasticQuota, updateGroupDeltaRequest, updateGroupDeltaUsed, refreshRuntime in its
+converged state.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from cotenant.domain.quota.trees.hierarchy import Tree
 from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.trees.totals import available
 from cotenant.domain.quota.view import ElasticQuotaView
-from cotenant.model.amounts import Amounts, exceeding, minus
+from cotenant.model.amounts import Amounts, exceeding, limited, minus
 
 _NOTHING: dict[str, int] = {}
 
@@ -66,12 +67,14 @@ class QuotaTree(Climbing):
             nodes = children.get(parent.name)
             if not nodes:
                 continue
-            parent.below = Family(nodes, resources, scale_min=rules.scale_min)
+            family = parent.below = Family(nodes, resources, scale_min=rules.scale_min)
             parent.stale = parent.stale_below = True
             self._children[parent.name] = []
             for index, node in enumerate(nodes):
-                quota = self._quotas[node.name] = CountedQuota(node, parent, tree.reasons.get(node.name, ""))
-                quota.index = index
+                lends = node.lends and not self._guarantee
+                quota = CountedQuota(node, parent, tree.reasons.get(node.name, ""), lends=lends)
+                self._quotas[node.name] = quota
+                quota.index, quota.family, quota.lines = index, family, family.lines
                 quota.path = (*parent.path, quota)
                 self._children[parent.name].append(quota)
                 parents.append((quota, sorted(node.max)))
@@ -79,11 +82,16 @@ class QuotaTree(Climbing):
 
     def _start(self, quota: CountedQuota) -> None:
         """Set a quota's sums without pods: one that does not lend requests its min."""
-        resources = [resource for resource, amount in quota.node.min.items() if amount]
+        node = quota.node
         if self._guarantee:
-            self._guaranteed(quota, resources)
-        if (self._guarantee or not quota.node.lends) and resources:
-            self._requested(quota, dict.fromkeys(resources, 0))
+            self._guaranteed(quota, [resource for resource, amount in node.min.items() if amount])
+        if not quota.lends:
+            asked = {resource: amount for resource, amount in node.min.items() if amount > 0}
+            seen = limited(asked, node.max)
+            for resource, amount in seen.items():
+                if resource in quota.lines:
+                    quota.lines[resource].request(quota.index, amount)
+            self._requested(quota.parent, seen)
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
@@ -96,6 +104,7 @@ class QuotaTree(Climbing):
         distributable = available(self._total, self._root.own[1])
         if distributable != self.distributable:
             self.distributable = distributable
+            self._version += 1
             self._root.stale = self._root.stale_below = True
             self._touched.add(ROOT)
 
@@ -130,6 +139,7 @@ class QuotaTree(Climbing):
         delta = {resource: amount * times for resource, amount in request.items() if amount}
         if not delta:
             return False
+        self._version += 1
         add(quota.own[1], delta)
         if not preemptible:
             add(quota.own[3], delta)
@@ -192,39 +202,32 @@ class QuotaTree(Climbing):
         quota = self._quotas.get(name)
         if quota is None:
             return self.distributable if name == ROOT else _NOTHING
-        for level in quota.path:
-            parent = level.parent
-            if parent is not None and parent.stale:
-                self._share(parent)
-        return self._runtime_of(quota)
-
-    def _runtime_of(self, quota: CountedQuota) -> dict[str, int]:
-        if quota.runtime is None:
-            if quota.index < 0:
-                quota.runtime = quota.node.max
-            else:
-                family = quota.parent.below if quota.parent is not None else None
-                assert family is not None
-                # A resource that the parent does not list is not distributed below it.
-                quota.runtime = {resource: family.has(quota.index, resource) for resource in quota.node.max}
+        if quota.index < 0:
+            return quota.node.max
+        has = quota.has if quota.version == self._version else self._bring(quota)
+        if quota.runtime_of is not has:
+            quota.runtime_of = has
+            # A resource that the parent does not list is not distributed below it.
+            runtime = {resource: has.get(resource, 0) for resource in quota.node.max}
+            if runtime != quota.runtime:
+                quota.runtime = runtime
         return quota.runtime
 
-    def _share(self, parent: CountedQuota) -> None:
-        """Share a quota's runtime among its children; deeper stale levels stay stale."""
-        family = parent.below
-        parent.stale = False
-        if family is None:
-            return
-        above = parent.parent.below if parent.parent is not None else None
-        changed = family.refresh(above, parent.index, self.distributable)
-        if changed:
-            children, touched = self._children[parent.name], self._touched
-            for index in changed:
-                child = children[index]
-                child.runtime = None
-                touched.add(child.name)
-                if child.below is not None:
-                    child.stale = child.stale_below = True
+    def _bring(self, quota: CountedQuota) -> dict[str, int]:
+        """Return what a quota gets in its family, and in those above it where that is not known."""
+        version, path = self._version, quota.path
+        known = len(path) - 1
+        while known and path[known - 1].version != version:
+            known -= 1
+        has = path[known - 1].has if known else self.distributable
+        for level in path[known:]:
+            assert level.family is not None
+            gets = level.family.of(level.index, has)
+            if gets != level.has:
+                level.has = gets
+            level.version = version
+            has = level.has
+        return has
 
     def changed(self) -> set[str]:
         """Bring all quotas up to date; return those of which anything changed since the last call."""
@@ -235,11 +238,23 @@ class QuotaTree(Climbing):
             parent = stack.pop()
             if parent.stale_below:
                 if parent.stale:
-                    self._share(parent)
+                    self._report(parent)
                 parent.stale_below = False
                 stack += [child for child in self._children.get(parent.name, ()) if child.stale_below]
         touched, self._touched = self._touched, set()
         return touched
+
+    def _report(self, parent: CountedQuota) -> None:
+        """Share what a quota has among its children; those that get something else have to be reported, and to share it."""
+        parent.stale = False
+        if parent.below is None:
+            return
+        children = self._children[parent.name]
+        for index in parent.below.changed(self._bring(parent) if parent.path else self.distributable):
+            child = children[index]
+            self._touched.add(child.name)
+            if child.below is not None:
+                child.stale = child.stale_below = True
 
     def solved(self, name: str) -> SolvedQuota:
         """Return everything about a quota. Raises KeyError for one that is not of the tree."""

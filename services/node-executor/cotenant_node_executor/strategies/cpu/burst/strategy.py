@@ -21,6 +21,7 @@ from cotenant_node_executor.strategies.cpu.burst.config import (
     ANNOTATION_CPU_BURST,
     SECTION,
     BurstConfig,
+    BurstStrategy,
     burst_strategy,
     pod_config,
     policy_problems,
@@ -32,6 +33,7 @@ from cotenant_node_executor.strategies.cpu.burst.token_bucket import Bucket, adm
 from cotenant_node_executor.strategies.cpu.normalization import OFF, adopted_ratio, normalized_quota_us, shares_cpus
 from cotenant_node_executor.strategies.pod_view import PodShape, PodView
 from cotenant_node_executor.strategies.readings import container_usages, pod_cpu_milli
+from cotenant_node_executor.strategies.sections import SectionShape
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Cause, Desired, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place
@@ -216,4 +218,5 @@ STRATEGY = Strategy(
     cause=Cause.USAGE,
     figures=_figures,
     section=SECTION,
+    reads=(SectionShape((SECTION,), BurstStrategy),),
 )

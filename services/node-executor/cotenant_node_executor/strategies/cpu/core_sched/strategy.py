@@ -13,9 +13,15 @@ from __future__ import annotations
 from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS, QoSClass
-from cotenant_node_executor.strategies.cpu.core_sched.rule import CoreSchedRule, in_force, pod_group, qos_strategy
+from cotenant_node_executor.strategies.cpu.core_sched.rule import (
+    CoreSchedRule,
+    CpuQos,
+    CpuQOSPolicy,
+    in_force,
+    pod_group,
+)
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
-from cotenant_node_executor.strategies.sections import QOS
+from cotenant_node_executor.strategies.sections import CPU_PART, QOS, SectionShape, of_classes
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Desired, DesiredValues, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place, ProcessAttribute, Processes, Sysctl, SysctlAttribute
@@ -51,9 +57,9 @@ def supported(capabilities: NodeCapabilities) -> bool:
 def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     """Groups of all containers, while the rule is on; otherwise of those that were in one."""
     before = memory if isinstance(memory, Grouped) else Grouped()
-    rule, problems = rule_of(situation), qos_strategy.problems(situation.slo)
+    rule = rule_of(situation)
     if rule is None or (not rule.enable and not before.containers):
-        return StrategyDecision(_idle(rule), problems=problems)
+        return StrategyDecision(_idle(rule))
     desired: dict[Place, tuple[Desired, ...]] = {}
     if rule.enable:
         why = "core scheduling excludes group identity"
@@ -73,7 +79,7 @@ def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
                 desired[Processes(group)] = (Desired(ProcessAttribute.CORE_GROUP, "", NAME, "in no core group"),)
     left = before.containers - grouped
     kept = frozenset(group for group in left if group in situation.groups)
-    return StrategyDecision({**desired, **_idle(rule)}, memory=Grouped(frozenset(grouped) | kept), problems=problems)
+    return StrategyDecision({**desired, **_idle(rule)}, memory=Grouped(frozenset(grouped) | kept))
 
 
 UNNAMED = "default"
@@ -99,4 +105,6 @@ STRATEGY = Strategy(
     decide=decide,
     inputs=_inputs,
     section=QOS,
+    part=CPU_PART,
+    reads=(SectionShape((QOS, "policies"), CpuQOSPolicy), *of_classes(CPU_PART, CpuQos)),
 )

@@ -45,7 +45,9 @@ class CpuEvictConfig(Struct, frozen=True):
     allocatable: ByAllocatable | None
 
 
-class _Section(Struct, frozen=True, rename="camel"):
+class CpuEvictSection(Struct, frozen=True, rename="camel"):
+    """The section; None: unset."""
+
     enable: bool | None = None
     upper: Int32 | None = field(default=None, name="cpuEvictBESatisfactionUpperPercent")
     lower: Int32 | None = field(default=None, name="cpuEvictBESatisfactionLowerPercent")
@@ -60,12 +62,7 @@ class _Section(Struct, frozen=True, rename="camel"):
     allocatable_evict_priority_threshold: Int32 | None = None
 
 
-_section = readable_section(THRESHOLD, _Section)
-
-
-def config_problems(slo: NodeSLORendered | None) -> tuple[str, ...]:
-    """Why the section is unreadable, if it is."""
-    return _section.problems(slo)
+_section = readable_section(THRESHOLD, CpuEvictSection)
 
 
 @by_identity
@@ -81,14 +78,14 @@ def evict_config(slo: NodeSLORendered) -> CpuEvictConfig | None:
     return config if config.satisfaction or config.usage or config.allocatable else None
 
 
-def _by_usage(found: _Section) -> ByUsage | None:
+def _by_usage(found: CpuEvictSection) -> ByUsage | None:
     threshold, up_to = found.cpu_evict_threshold_percent, found.evict_enabled_priority_threshold
     if threshold is None or up_to is None:
         return None
     return ByUsage(threshold, found.cpu_evict_lower_percent, up_to)
 
 
-def _by_allocatable(found: _Section) -> ByAllocatable | None:
+def _by_allocatable(found: CpuEvictSection) -> ByAllocatable | None:
     threshold, lower = found.cpu_allocatable_evict_threshold_percent, found.cpu_allocatable_evict_lower_percent
     up_to = found.allocatable_evict_priority_threshold
     if threshold is None or lower is None or up_to is None or lower >= threshold or up_to > ALLOCATABLE_PRIORITY_LIMIT:

@@ -27,7 +27,7 @@ from cotenant_node_executor.strategies.cpu.evict.config import (
     ByAllocatable,
     ByUsage,
     CpuEvictConfig,
-    config_problems,
+    CpuEvictSection,
     evict_config,
 )
 from cotenant_node_executor.strategies.cpu.evict.satisfaction import BestEffort, SatisfactionConfig, release_milli
@@ -41,8 +41,8 @@ from cotenant_node_executor.strategies.cpu.evict.victims import (
 )
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
 from cotenant_node_executor.strategies.readings import best_effort_cpu_milli, pod_cpu_milli
-from cotenant_node_executor.strategies.sections import THRESHOLD
-from cotenant_node_executor.strategies.situation import Situation
+from cotenant_node_executor.strategies.sections import THRESHOLD, SectionShape
+from cotenant_node_executor.strategies.situation import Situation, in_best_effort_tree
 from cotenant_node_executor.strategies.strategy import Cause, Evict, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.convert import PERIOD_US
 from cotenant_node_executor.targets.cpulist import smallest_cpu_list
@@ -55,6 +55,7 @@ INTERVAL_SECONDS = 1.0
 COOL_DOWN_SECONDS = 20.0
 MOST_SAMPLES = 600
 """A window of more samples is shortened."""
+_CPUS = Knob.CPUSET_CPUS
 SATISFACTION, ALLOCATABLE, USAGE = "BECPUEvict", "CPUAllocatableEvict", "CPUEvict"
 
 
@@ -88,7 +89,7 @@ def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     snapshot, slo = situation.snapshot, situation.slo
     config = evict_config(slo) if slo is not None else None
     if config is None:
-        return StrategyDecision(problems=config_problems(slo))
+        return StrategyDecision()
     if snapshot is None or snapshot.node.cpu_milli is None:
         return StrategyDecision(memory=memory)
     before = memory if isinstance(memory, EvictMemory) else EvictMemory()
@@ -96,7 +97,7 @@ def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     tasks = _tasks(situation, config, samples, snapshot)
     chosen = _chosen(tasks, situation.evicting)
     figures = _figures_of(samples[-1].best_effort, tasks) if chosen else before.figures
-    orders = tuple([Evict(uid, why) for uid, why in chosen.items()])
+    orders = tuple([Evict(uid, why, by_offer=feature == ALLOCATABLE) for uid, (feature, why) in chosen.items()])
     return StrategyDecision(orders=orders, memory=EvictMemory(samples, figures))
 
 
@@ -119,10 +120,11 @@ def _with_sample(
 
 
 def _real_limit_milli(situation: Situation) -> int:
-    """The limit of best-effort work, by the files as they are; containers have the CPUs of the best-effort group here."""
+    """The limit of best-effort work, by the files as they are: the smallest CPU set of the best-effort group and the containers
+    that are watched, which are those that have fewer CPUs than the group."""
     quota = situation.current.get((BESTEFFORT, Knob.CPU_QUOTA), UNLIMITED_TEXT)
-    text = situation.current.get((BESTEFFORT, Knob.CPUSET_CPUS))
-    cpus = len(smallest_cpu_list(text, ())) if text else len(situation.node.processors)
+    sets = [text for (group, knob), text in situation.current.items() if knob is _CPUS and text and in_best_effort_tree(group)]
+    cpus = len(smallest_cpu_list(sets[0], sets[1:])) if sets else len(situation.node.processors)
     return best_effort_real_limit_milli(cpus, int(quota), PERIOD_US)
 
 
@@ -199,15 +201,15 @@ def _by_usage(
     return CpuEvictionTask(USAGE, by_priority(candidates, then_usage=True), release, _used, why)
 
 
-def _chosen(tasks: Sequence[CpuEvictionTask], evicting: Set[str]) -> dict[str, str]:
-    """New victims and why, in the order in which they were chosen."""
-    chosen: dict[str, str] = {}
+def _chosen(tasks: Sequence[CpuEvictionTask], evicting: Set[str]) -> dict[str, tuple[str, str]]:
+    """New victims with feature and reason, in the order in which they were chosen."""
+    chosen: dict[str, tuple[str, str]] = {}
     for task in tasks:
         leaves = [pod.uid in evicting or pod.uid in chosen for pod in task.candidates]
         released = sum(task.amount(pod) for pod, gone in zip(task.candidates, leaves, strict=True) if gone)
         staying = [pod for pod, gone in zip(task.candidates, leaves, strict=True) if not gone]
         for pod in taken(staying, task.release_milli, task.amount, released):
-            chosen[pod.uid] = f"{task.feature}: {task.why}"
+            chosen[pod.uid] = task.feature, f"{task.feature}: {task.why}"
     return chosen
 
 
@@ -273,4 +275,5 @@ STRATEGY = Strategy(
     cool_down_seconds=COOL_DOWN_SECONDS,
     cools_down_first=True,
     section=THRESHOLD,
+    reads=(SectionShape((THRESHOLD,), CpuEvictSection),),
 )

@@ -19,7 +19,7 @@ from cotenant_node_executor.strategies.cpu.identity.group_identity import Identi
 from cotenant_node_executor.strategies.cpu.identity.strategy import effective_identity, rule_of
 from cotenant_node_executor.strategies.pod_view import BURSTABLE, PodShape
 from cotenant_node_executor.strategies.pods.pod_values import group_shares
-from cotenant_node_executor.strategies.sections import QOS
+from cotenant_node_executor.strategies.sections import CPU_PART, QOS
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import (
     Desired,
@@ -90,4 +90,5 @@ STRATEGY = Strategy(
     decide=decide,
     inputs=_inputs,
     section=QOS,
+    part=CPU_PART,
 )

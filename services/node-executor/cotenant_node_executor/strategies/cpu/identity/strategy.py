@@ -27,7 +27,7 @@ from cotenant_node_executor.strategies.cpu.identity.group_identity import (
     pod_identity,
 )
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, PodShape
-from cotenant_node_executor.strategies.sections import QOS
+from cotenant_node_executor.strategies.sections import CPU_PART, QOS
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Desired, DesiredValues, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import SysctlAttribute
@@ -120,4 +120,5 @@ STRATEGY = Strategy(
     decide=decide,
     inputs=_inputs,
     section=QOS,
+    part=CPU_PART,
 )

@@ -21,7 +21,7 @@ from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.strategies.cpu.identity.idle import idle_rule
 from cotenant_node_executor.strategies.cpu.identity.strategy import effective_identity
 from cotenant_node_executor.strategies.pod_view import PodView
-from cotenant_node_executor.strategies.sections import QOS, readable_section
+from cotenant_node_executor.strategies.sections import CPU_PART, QOS, of_classes, readable_section
 from cotenant_node_executor.strategies.situation import Situation, in_best_effort_tree
 from cotenant_node_executor.targets.interface import THREADS
 
@@ -44,6 +44,8 @@ class _Strategy(Struct, frozen=True, rename="camel"):
 
 
 _SECTION = readable_section(QOS, _Strategy)
+CLASS_SHAPES = of_classes(CPU_PART, _CpuQos, classes=("lsrClass", "lsClass"))
+"""The parts of the NodeSLO that are read here."""
 
 
 class Protected(Struct, frozen=True):
@@ -60,7 +62,7 @@ def protected(situation: Situation) -> Protected | None:
     if rule is None or not rule.enable or not situation.capabilities.supports(THREADS):
         return None
     found: dict[str, list[PodView]] = {name: [] for name in CLASSES}
-    problems = [*_SECTION.problems(situation.slo)]
+    problems: list[str] = []
     for pod in _by_name(situation.pods.values()):
         if in_best_effort_tree(pod.group) or effective_identity(rule, pod.shape) <= 0:
             continue

@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS
-from cotenant_node_executor.strategies.cpu.protection.classes import protected
+from cotenant_node_executor.strategies.cpu.protection.classes import CLASS_SHAPES, protected
 from cotenant_node_executor.strategies.cpu.protection.need import NO_NEED, Need, need
 from cotenant_node_executor.strategies.pod_view import BURSTABLE, PodView
-from cotenant_node_executor.strategies.sections import QOS
+from cotenant_node_executor.strategies.sections import CPU_PART, QOS
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Cause, Desired, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place, RealtimeAttribute, RealtimeThreads
@@ -158,4 +158,6 @@ STRATEGY = Strategy(
     cause=Cause.USAGE,
     figures=_figures,
     section=QOS,
+    part=CPU_PART,
+    reads=CLASS_SHAPES,
 )

@@ -2,14 +2,14 @@
 
 In: the situation with the threads of pods; the memory: threads' CPUs, how long nothing is spread. Out: cpu.idle 1 of the
 best-effort directory, so that its pods give way on every level of the hierarchy; one CPU for each busy thread of a pod of
-class `fair` (`placing`), and a slice of SLICE_NS if the kernel honours it. Released threads get the CPUs of their
-pool and the default slice back, once.
+class `fair` (`placing`), and a slice of SLICE_NS for all threads of these pods if the kernel honours it: threads that they
+start later inherit it. Released threads get the CPUs of their pool and the default slice back, once.
 
 A thread is put on a CPU only while the system, that is everything outside of pods, uses little (at most SYSTEM_PERCENT of the
-node; again below SYSTEM_AGAIN_PERCENT): the kernel moves a thread away from a CPU that others need, and a thread that is pinned
-there would wait. For the same reason threads are released if a service with a latency goal is late for LATE_SAMPLES while its
-threads are pinned (`lateness`). After that, and after there were more busy threads than CPUs, nothing is spread for
-REST_SAMPLES, so that threads do not move back and forth. Pods with CPUs of their own are left out.
+node; again below SYSTEM_AGAIN_PERCENT, for SYSTEM_REST_SAMPLES): the kernel moves a thread away from a CPU that others need,
+and a thread that is pinned there would wait. For the same reason threads are released if a service with a latency goal is late
+for LATE_SAMPLES while its threads are pinned (`lateness`). After that, and after there were more busy threads than CPUs,
+nothing is spread for REST_SAMPLES, so that threads do not move back and forth. Pods with CPUs of their own are left out.
 
 Source: measured on a mainline kernel (docs/colocation.md): cpu.idle alone leaves a p99 of 1.2 times that of an idle node;
 two latency-sensitive threads on one CPU, and best-effort work that gets a running thread's CPU for a tick, are the reasons.
@@ -21,11 +21,11 @@ from msgspec import Struct
 
 from cotenant_node_executor.sampling.threads import ThreadUsage
 from cotenant_node_executor.strategies.cpu.cpusets import cpu_pools
-from cotenant_node_executor.strategies.cpu.protection.classes import protected
+from cotenant_node_executor.strategies.cpu.protection.classes import CLASS_SHAPES, protected
 from cotenant_node_executor.strategies.cpu.protection.lateness import Lateness, lateness, problems, worst
 from cotenant_node_executor.strategies.cpu.protection.placing import BUSY_MILLI, Put, placed, spread_order
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
-from cotenant_node_executor.strategies.sections import QOS
+from cotenant_node_executor.strategies.sections import CPU_PART, QOS
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Cause, Desired, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place, Thread, ThreadAttribute
@@ -36,7 +36,7 @@ NAME = "spread"
 SLICE_NS = 100_000_000
 """The longest that the kernel takes."""
 SYSTEM_PERCENT, SYSTEM_AGAIN_PERCENT = 25, 15
-REST_SAMPLES = 30
+SYSTEM_REST_SAMPLES, REST_SAMPLES = 5, 30
 LATE_SAMPLES = 3
 
 
@@ -98,10 +98,10 @@ def _next(
         return ThreadSpread(put, before.sliced & threads.keys(), before.rest, sample, before.late, before.why)
     sliced: frozenset[int] = frozenset()
     if situation.capabilities.supports(SLICES):
-        sliced = frozenset(tid for tid, milli in threads.items() if milli >= BUSY_MILLI or tid in before.sliced)
+        sliced = frozenset(threads)
     rest = max(before.rest - 1, 0)
     if _system_percent(situation) > (SYSTEM_PERCENT if before.rest == 0 else SYSTEM_AGAIN_PERCENT):
-        return ThreadSpread({}, sliced, REST_SAMPLES, sample)
+        return ThreadSpread({}, sliced, max(rest, SYSTEM_REST_SAMPLES), sample, why=before.why)
     if rest:
         return ThreadSpread({}, sliced, rest, sample, why=before.why)
     late = before.late + 1 if held is not None else 0
@@ -152,4 +152,6 @@ STRATEGY = Strategy(
     cause=Cause.USAGE,
     figures=_figures,
     section=QOS,
+    part=CPU_PART,
+    reads=CLASS_SHAPES,
 )

@@ -11,7 +11,8 @@ node SLO or no usage yet).
 | policy cpuset, or any other text | unlimited | from the quantity |
 
 Every decision sets both, so a change of policy, or a file written by another process, is corrected by the next one. On a
-kernel without CPU sets the cpuset policy works by quota. Source: CPU suppress, koordlet rule.
+kernel without CPU sets the cpuset policy works by quota. Where kubelet runs the pods with its static CPU policy only containers
+are narrowed, and the tree above them stays widest. Source: CPU suppress, koordlet rule.
 
 A spike of the services, measured between two samples, takes effect at once, and never lets batch work grow. Nor does a sample
 that covers the time before the spike, as its mean is not the services' present usage.
@@ -30,6 +31,8 @@ from msgspec import Struct
 from cotenant.domain.qos import KubeQoS, QoSClass
 from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.sampling.wanted import wanted_by
+from cotenant_node_executor.strategies.cpu.cpuset_rule import STATIC
+from cotenant_node_executor.strategies.cpu.cpusets import kept_cpus
 from cotenant_node_executor.strategies.cpu.protection.lateness import lateness, worst
 from cotenant_node_executor.strategies.cpu.suppression.cfs_quota import next_quota
 from cotenant_node_executor.strategies.cpu.suppression.cpu_set import (
@@ -97,6 +100,8 @@ class Suppression(Struct, frozen=True):
     spiked_ns: int = 0
     """When the services' usage last spiked (monotonic)."""
     held: HeldBack = NOTHING_HELD
+    cpus: str = ""
+    """The CPU set of batch work, by the policy cpuset."""
 
     @property
     def why(self) -> str:
@@ -112,8 +117,8 @@ class Suppression(Struct, frozen=True):
         )
 
 
-def suppress(situation: Situation, spiked_ns: int = 0, held: HeldBack = NOTHING_HELD) -> Suppression | None:
-    """Decide this cycle's suppression; None for no change of any file. `spiked_ns`, `held`: of the last decision."""
+def suppress(situation: Situation, spiked_ns: int = 0, held: HeldBack = NOTHING_HELD, cpus: str = "") -> Suppression | None:
+    """Decide this cycle's suppression; None for no change of any file. `spiked_ns`, `held`, `cpus`: of the last decision."""
     slo = situation.slo
     if slo is None:
         return None
@@ -145,8 +150,10 @@ def suppress(situation: Situation, spiked_ns: int = 0, held: HeldBack = NOTHING_
         spiked_ns=spiked_ns,
         held=held,
     )
-    values = _by_quota(situation, decided, may_grow) if by_quota else _by_cpuset(situation, decided, may_grow)
-    return msgspec.structs.replace(decided, values=values)
+    if by_quota:
+        return msgspec.structs.replace(decided, values=_by_quota(situation, decided, may_grow))
+    values, chosen = _by_cpuset(situation, decided, may_grow, cpus)
+    return msgspec.structs.replace(decided, values=values, cpus=chosen)
 
 
 def _held_back(situation: Situation, before: HeldBack, most_milli: int) -> HeldBack:
@@ -201,23 +208,25 @@ def _by_quota(situation: Situation, decided: Suppression, may_grow: bool) -> Des
     return _values(str(current if quota is None else quota), decided.why, _widest(situation))
 
 
-def _by_cpuset(situation: Situation, decided: Suppression, may_grow: bool) -> DesiredValues:
+def _by_cpuset(situation: Situation, decided: Suppression, may_grow: bool, before: str) -> tuple[DesiredValues, str]:
+    """The values and the CPU set, which stays where none can be chosen. `before`: the last one, which the best-effort group
+    does not show where it stays wide."""
     processors = situation.node.processors
-    text = situation.current.get((BESTEFFORT, Knob.CPUSET_CPUS))
+    text = before if _containers_only(situation) else situation.current.get((BESTEFFORT, Knob.CPUSET_CPUS))
     current = frozenset(parse_cpu_list(text)) if text else frozenset(p.cpu for p in processors)
     wanted = decided.quantity_milli if may_grow else min(decided.quantity_milli, 1000 * len(current))
     quantity = with_dead_band(wanted, len(current), decided.capacity_milli)
-    chosen = next_cpuset(quantity, processors, current, situation.tree.owners, _excluded(situation))
-    return _values(UNLIMITED_TEXT, decided.why, _sets(situation, chosen, decided.why) if chosen is not None else {})
+    widest = _everything(situation)
+    # Of more CPUs than there are for batch work the rule would choose none.
+    quantity = min(quantity, 1000 * len(parse_cpu_list(widest)))
+    chosen = next_cpuset(quantity, processors, current, situation.tree.owners, kept_cpus(situation)) or before or widest
+    sets = _sets(situation, chosen, decided.why) if chosen else {}
+    return _values(UNLIMITED_TEXT, decided.why, sets), chosen
 
 
-def _excluded(situation: Situation) -> frozenset[int]:
-    """The reserved CPUs; none if the list is unreadable."""
-    text = situation.slo.reserved_cpus if situation.slo is not None else ""
-    try:
-        return frozenset(parse_cpu_list(text))
-    except ValueError:
-        return frozenset()
+def _containers_only(situation: Situation) -> bool:
+    """Whether only containers are narrowed: under its static CPU policy kubelet could not create one in a narrow directory."""
+    return situation.node.kubelet_pods and situation.node.kubelet_cpu_policy == STATIC
 
 
 def _values(quota: str, why: str, sets: Mapping[str, Desired]) -> DesiredValues:
@@ -230,8 +239,13 @@ def _values(quota: str, why: str, sets: Mapping[str, Desired]) -> DesiredValues:
 def _widest(situation: Situation) -> Mapping[str, Desired]:
     if not situation.capabilities.supports(Knob.CPUSET_CPUS):
         return {}
-    widest = recover_cpuset(situation.node.processors, situation.tree.owners, _excluded(situation))
+    widest = _everything(situation)
     return _sets(situation, widest, "not suppressed by CPU set") if widest else {}
+
+
+def _everything(situation: Situation) -> str:
+    """All CPUs that batch work may ever use."""
+    return recover_cpuset(situation.node.processors, situation.tree.owners, kept_cpus(situation))
 
 
 def _sets(situation: Situation, cpus: str, why: str) -> Mapping[str, Desired]:
@@ -240,14 +254,15 @@ def _sets(situation: Situation, cpus: str, why: str) -> Mapping[str, Desired]:
     if situation.node.manages_batch_cpus:
         groups = groups - {group for pod in situation.pods.values() if pod.cpu_nodes for group in pod.groups[1:]}
     levels = [[group for group in groups if group.count("/") == depth] for depth in range(3)]
-    targets = cpuset_targets(cpus, cpus, False, levels)
+    static = _containers_only(situation)
+    targets = cpuset_targets(cpus, _everything(situation) if static else cpus, static, levels)
     return {group: Desired(Knob.CPUSET_CPUS, targets[group], NAME, why) for group in sorted(targets)}
 
 
 def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     """This cycle's suppression as a decision; its memory holds the figures for the events."""
     before = memory if isinstance(memory, Suppression) else None
-    decided = suppress(situation) if before is None else suppress(situation, before.spiked_ns, before.held)
+    decided = suppress(situation) if before is None else suppress(situation, before.spiked_ns, before.held, before.cpus)
     return StrategyDecision(decided.values, memory=decided) if decided is not None else StrategyDecision(keep=True)
 
 
