@@ -763,3 +763,15 @@ async def test_streams_stay_as_they_are_on_a_server_that_has_less_storage_than_b
     assert (await log.space()).limit == StreamSizes.within(128 << 20).log
     await store(log, resources("n", 1))
     await log.close()
+
+
+async def test_log_gets_a_smaller_bound_where_there_is_no_storage_for_the_declared_one(nats_server: NatsServer) -> None:
+    config = nats_server.folder / "server.conf"
+    config.write_text(config.read_text().replace("jetstream {", "jetstream { max_file_store: 300MB,"))
+    nats_server.stop()
+    nats_server.start()
+    log = await connect(nats_server.url, "test")
+    await log.declare(sizes=StreamSizes(history=1 << 20, execution=1 << 20, log=1 << 30))
+    assert (await log.space()).limit == 256 << 20
+    await store(log, resources("n", 1))
+    await log.close()

@@ -117,6 +117,17 @@ class Stack:
         """Return all pods, as soon as the API answers."""
         return self.items("api/v1/pods")
 
+    def host(self) -> str:
+        """Return the real node's name: the one with the process runtime's label."""
+
+        def registered() -> str:
+            for node in self.items("api/v1/nodes"):
+                if node["metadata"].get("labels", {}).get("cotenant.io/runtime") == "process":
+                    return str(node["metadata"]["name"])
+            return ""
+
+        return wait_for("the node", registered)
+
     def apply(self, *documents: dict[str, Any]) -> str:
         """Apply manifests."""
         return self.run("apply", "-f", "-", given="\n---\n".join(json.dumps(document) for document in documents))

@@ -75,15 +75,8 @@ def idle_cpus(seconds: float = 3.0) -> float:
 
 
 def host_of(stack: Stack) -> str:
-    """Return the real node's name: the one with the process runtime's label."""
-
-    def registered() -> str:
-        for node in stack.items("api/v1/nodes"):
-            if node["metadata"].get("labels", {}).get("cotenant.io/runtime") == "process":
-                return str(node["metadata"]["name"])
-        return ""
-
-    return wait_for("the node", registered)
+    """Return the real node's name."""
+    return stack.host()
 
 
 def quota_file(stack: Stack) -> Path:

@@ -192,7 +192,10 @@ class BatchResourceCalculator:
             state = self._state(name)
             if state.published_as_decided(data):
                 state.resources = event
-                self._agenda.mark(name)
+                if state.settled:
+                    self._agenda.settle(name, next_look(state))
+                else:
+                    self._agenda.mark(name)
                 return
         if rest == ("slo",):
             self._state(name).slo_published(event if isinstance(data, NodeSLORendered) else None)
@@ -317,9 +320,13 @@ class BatchResourceCalculator:
             causes = self._causes(state, standing.payload)
             events.append(Event(subject=resources_subject(state.name), data=standing.payload, causes=causes))
         slo, last = self._rendered(state), state.published_slo
+        if state.settled_slo is slo:
+            return events
         if last is None or msgspec.structs.replace(last, config=slo.config) != slo:
             causes = tuple(ref for ref in (self._configuration.source, state.node_ref) if ref)
             events.append(Event(subject=slo_subject(state.name), data=slo, causes=causes))
+        else:
+            state.settled_slo = slo
         return events
 
     def _rendered(self, state: NodeState) -> NodeSLORendered:

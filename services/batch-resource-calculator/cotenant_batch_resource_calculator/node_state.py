@@ -124,6 +124,8 @@ class NodeState:
         self._pods: tuple[PodNeed, ...] | None = None
         self.standing: Standing | None = None
         self.rendered: NodeSLORendered | None = None
+        self.settled_slo: NodeSLORendered | None = None
+        """The rendered SLO that needs no event: the last one has the same content."""
         self._figures: NodeAmounts | None = None
         self._zones: dict[str, Amounts] | None = None
 
@@ -146,9 +148,17 @@ class NodeState:
         self.standing = msgspec.structs.replace(standing, news=False, differs=False)
         return True
 
+    @property
+    def settled(self) -> bool:
+        """Whether nothing follows from the node once its resources event is stored."""
+        standing = self.standing
+        if self.node is None or standing is None or standing.chooses:
+            return False
+        return self.rendered is not None and self.settled_slo is self.rendered
+
     def slo_published(self, event: Event | None) -> None:
         """Take the node's own last SLO event, None: it has ended. What was rendered stays if the event carries it."""
-        self.slo = event
+        self.slo, self.settled_slo = event, None
         if event is None or event.data is not self.rendered:
             self.rendered = None
 

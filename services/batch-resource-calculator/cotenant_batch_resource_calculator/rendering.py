@@ -17,7 +17,8 @@ from cotenant.domain.reservation import NodeReservation
 from cotenant.events.node.resources import CpuIdentity, NodeSLORendered
 from cotenant.model.names import ANNOTATION_NODE_RESERVATION, ANNOTATION_SYSTEM_QOS_RESOURCE, LABEL_NUMA_RESERVATION
 from cotenant.model.quantities import QuantityError, parse_value
-from cotenant_batch_resource_calculator.config.collecting import CollectPolicy, collect_policy
+from cotenant_batch_resource_calculator.config import colocation
+from cotenant_batch_resource_calculator.config.collecting import CollectPolicy, collect_policy, policy_of
 from cotenant_batch_resource_calculator.config.in_force import Configuration
 from cotenant_batch_resource_calculator.config.json_overlay import ConfigError, JsonObject, JsonValue, StructT, fit
 from cotenant_batch_resource_calculator.config.qos import ClassQOS, ResourceQOSStrategy
@@ -89,6 +90,13 @@ class Renderer:
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
         self._shared: dict[tuple[int, ...], NodeSLORendered] = {}
+        strategies = [configuration.strategies[kind.key] for kind in STRATEGIES]
+        sections = (*strategies, configuration.host_applications)
+        self._entries = [section.entries for section in sections if section is not None and section.entries]
+        """Of the sections whose nodes differ."""
+        choices = configuration.colocation.choices if configuration.colocation is not None else ()
+        self._memory = {id(choice.strategy): policy_of(choice.strategy).node_memory_collect_policy or "" for choice in choices}
+        """The memory collect policy of each strategy of the configuration, by its identity."""
 
     def render(
         self,
@@ -101,7 +109,7 @@ class Renderer:
         """Return the node's SLO in published form."""
         configuration = self._configuration
         own = ANNOTATION_NETWORK_BANDWIDTH in annotations or bool(configuration.rejected)
-        matched = () if own else _matched(configuration, labels)
+        matched = () if own else tuple([matching(entries, labels) for entries in self._entries])
         common = self._shared.get(matched) if not own else None
         if common is None:
             common = _rendered(configuration, labels, annotations, last)
@@ -117,22 +125,19 @@ class Renderer:
             reservation_annotation=annotations.get(ANNOTATION_NODE_RESERVATION, ""),
             system_qos_annotation=annotations.get(ANNOTATION_SYSTEM_QOS_RESOURCE, ""),
             numa_reservation=labels.get(LABEL_NUMA_RESERVATION) == "true",
-            memory_collect_policy=_memory_collect_policy(configuration, labels, annotations, last),
+            memory_collect_policy=self._memory_collect_policy(labels, annotations, last),
         )
 
-
-def _matched(configuration: Configuration, labels: Mapping[str, str]) -> tuple[int, ...]:
-    """Return which entry of each section the node matches."""
-    sections = [configuration.strategies[kind.key] for kind in STRATEGIES]
-    return tuple(matching(section.entries, labels) for section in (*sections, configuration.host_applications) if section)
-
-
-def _memory_collect_policy(
-    configuration: Configuration, labels: Mapping[str, str], annotations: Mapping[str, str], last: NodeSLORendered | None
-) -> str:
-    before = CollectPolicy(node_memory_collect_policy=last.memory_collect_policy) if last is not None else None
-    policy = collect_policy(configuration.colocation if configuration.exists else None, labels, annotations, before)
-    return policy.node_memory_collect_policy or ""
+    def _memory_collect_policy(
+        self, labels: Mapping[str, str], annotations: Mapping[str, str], last: NodeSLORendered | None
+    ) -> str:
+        config = self._configuration.colocation if self._configuration.exists else None
+        if config is not None:
+            known = self._memory.get(id(colocation.on_node(colocation.choose(config, labels), labels, annotations)[0]))
+            if known is not None:
+                return known
+        before = CollectPolicy(node_memory_collect_policy=last.memory_collect_policy) if last is not None else None
+        return collect_policy(config, labels, annotations, before).node_memory_collect_policy or ""
 
 
 def _rendered(

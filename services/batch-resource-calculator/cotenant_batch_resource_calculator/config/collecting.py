@@ -40,6 +40,11 @@ def collect_policy(
     if config is None:
         return before if before is not None else _policy(DEFAULT_STRATEGY)
     strategy, _ = colocation.on_node(colocation.choose(config, labels), labels, annotations)
+    return policy_of(strategy)
+
+
+def policy_of(strategy: ColocationStrategy) -> CollectPolicy:
+    """Return the policy under a node's strategy."""
     valid = strategy.enable is True and not colocation.out_of_range(strategy)
     return _policy(strategy if valid else DEFAULT_STRATEGY)
 
