@@ -165,8 +165,7 @@ class MessageDecoders:
 
         def message_of(data: type[Payload]) -> type[msgspec.Struct]:
             # The decoder refuses a message whose type differs from the one seen in its text.
-            fields: list[str | tuple[str, Any] | tuple[str, Any, Any]]
-            fields = [("specversion", Literal["1.0"]), ("data", data), *_WIRE_FIELDS]
+            fields: list[Any] = [("specversion", Literal["1.0"]), ("data", data), *_WIRE_FIELDS]
             return msgspec.defstruct(f"Wire{data.__name__}", fields, kw_only=True, tag_field="type", tag=name)
 
         view = self._views.get(name)
