@@ -12,7 +12,7 @@ runs state owners by labels.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from datetime import datetime, timedelta
 
 import msgspec
@@ -83,16 +83,20 @@ def stated(view: LogView, name: str) -> Stated | None:
 
 
 def no_reservation_is_over_allocated(view: LogView, seen: CommitSeen) -> Wrong:
-    """A commit's placements in reservations, and on nodes that have some."""
+    """A commit's placements in reservations, and on nodes that have some: in what they and the commit's shares ask for. A pod
+    that names its node takes what it asks for unasked, so another resource may be taken beyond the offer already."""
     if seen.service != "scheduler":
         return
     before = {(e.data.node, e.data.uid) for e in seen.events if isinstance(e.data, ReservationShare)}
-    touched: set[str] = {e.data.node for e in seen.events if isinstance(e.data, ReservationShare) and not e.tombstone}
+    touched: dict[str, set[str]] = {}
+    for event in seen.events:
+        if isinstance(event.data, ReservationShare) and not event.tombstone:
+            touched.setdefault(event.data.node, set()).update(event.data.allocatable)
     ended = [event.data for event in seen.events if isinstance(event.data, ReservationStatus)]
     for event in new_placements(view, seen):
         data = event.data
         assert isinstance(data, Placement)
-        touched.add(data.node)
+        touched.setdefault(data.node, set()).update(data.requests)
         used = data.allocation.reservation if data.allocation is not None else None
         if used is None or used.uid == data.uid:
             continue
@@ -109,8 +113,8 @@ def no_reservation_is_over_allocated(view: LogView, seen: CommitSeen) -> Wrong:
             owners = sum(_uses(placed, used.uid) for placed in _placed(view, data.node))
             if owners > 1 or not any(status.uid == used.uid for status in ended):
                 yield event.subject, f"{event.ref}: reservation {used.name} has allocateOnce and {owners} owners"
-    for node in sorted(touched):
-        yield from _on_node(view, seen, node)
+    for node, asked in sorted(touched.items()):
+        yield from _on_node(view, seen, node, asked)
 
 
 def _in_acting(view: LogView, data: Placement, used: ReservationUsed, event: Event) -> Wrong:
@@ -151,7 +155,8 @@ def _uses(placed: Placement, uid: str) -> bool:
     return used_by(placed) == uid
 
 
-def _on_node(view: LogView, seen: CommitSeen, node: str) -> Wrong:
+def _on_node(view: LogView, seen: CommitSeen, node: str, asked: Set[str]) -> Wrong:
+    """`asked`: the resources that the commit takes on the node."""
     shares = [event.data for event in view.shares[node].values() if isinstance(event.data, ReservationShare)]
     if not shares:
         return
@@ -177,8 +182,8 @@ def _on_node(view: LogView, seen: CommitSeen, node: str) -> Wrong:
                 yield subject, f"{seen.record.ref}: owners are allocated {owned[resource]} {resource} of {held}"
     offered = view.offer(node, seen.commit.folded)
     for resource in TRACKED:
-        asked = any(resource in share.allocatable for share in shares)
-        if asked and resource != RESOURCE_PODS and taken[resource] > offered.get(resource, 0):
+        held_too = resource in asked and any(resource in share.allocatable for share in shares)
+        if held_too and resource != RESOURCE_PODS and taken[resource] > offered.get(resource, 0):
             yield (
                 node_subject(node),
                 f"{seen.record.ref}: pods and reservations take {taken[resource]} {resource} of node {node}, which offered "
