@@ -13,7 +13,7 @@ from cotenant.domain.amplification import amplified as amplified_by
 from cotenant.domain.amplification import format_ratios
 from cotenant.domain.reservation import kubelet_reserved
 from cotenant.events.node.resources import NodeResources, Term, ZoneResources
-from cotenant.model.bounds import MAX_AMOUNT, saturated
+from cotenant.model.bounds import saturated
 from cotenant.model.quantities import format_milli
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, of_mapping
 from cotenant_batch_resource_calculator.formulas.batch import CalculatePolicy
@@ -35,10 +35,7 @@ MAX_NAMED_PODS = 32
 
 
 def _term(name: str, figures: Amounts, source: str = "") -> Term:
-    cpu, memory = figures.cpu, figures.memory
-    if not (-MAX_AMOUNT <= cpu <= MAX_AMOUNT and -MAX_AMOUNT <= memory <= MAX_AMOUNT):
-        cpu, memory = saturated(cpu), saturated(memory)
-    return Term(name=name, cpu_milli=cpu, memory_bytes=memory, source=source)
+    return Term(name=name, cpu_milli=saturated(figures.cpu), memory_bytes=saturated(figures.memory), source=source)
 
 
 def _terms(

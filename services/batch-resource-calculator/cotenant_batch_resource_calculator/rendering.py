@@ -17,8 +17,12 @@ from cotenant.domain.reservation import NodeReservation
 from cotenant.events.node.resources import CpuIdentity, NodeSLORendered
 from cotenant.model.names import ANNOTATION_NODE_RESERVATION, ANNOTATION_SYSTEM_QOS_RESOURCE, LABEL_NUMA_RESERVATION
 from cotenant.model.quantities import QuantityError, parse_value
-from cotenant_batch_resource_calculator.config import colocation
-from cotenant_batch_resource_calculator.config.collecting import CollectPolicy, collect_policy, policy_of
+from cotenant_batch_resource_calculator.config.collecting import (
+    NOTHING_KNOWN,
+    CollectPolicy,
+    collect_policy,
+    policies_of,
+)
 from cotenant_batch_resource_calculator.config.in_force import Configuration
 from cotenant_batch_resource_calculator.config.json_overlay import ConfigError, JsonObject, JsonValue, StructT, fit
 from cotenant_batch_resource_calculator.config.qos import ClassQOS, ResourceQOSStrategy
@@ -94,9 +98,7 @@ class Renderer:
         sections = (*strategies, configuration.host_applications)
         self._entries = [section.entries for section in sections if section is not None and section.entries]
         """Of the sections whose nodes differ."""
-        choices = configuration.colocation.choices if configuration.colocation is not None else ()
-        self._memory = {id(choice.strategy): policy_of(choice.strategy).node_memory_collect_policy or "" for choice in choices}
-        """The memory collect policy of each strategy of the configuration, by its identity."""
+        self._policies = policies_of(configuration.colocation) if configuration.colocation is not None else NOTHING_KNOWN
 
     def render(
         self,
@@ -132,12 +134,8 @@ class Renderer:
         self, labels: Mapping[str, str], annotations: Mapping[str, str], last: NodeSLORendered | None
     ) -> str:
         config = self._configuration.colocation if self._configuration.exists else None
-        if config is not None:
-            known = self._memory.get(id(colocation.on_node(colocation.choose(config, labels), labels, annotations)[0]))
-            if known is not None:
-                return known
         before = CollectPolicy(node_memory_collect_policy=last.memory_collect_policy) if last is not None else None
-        return collect_policy(config, labels, annotations, before).node_memory_collect_policy or ""
+        return collect_policy(config, labels, annotations, before, self._policies).node_memory_collect_policy or ""
 
 
 def _rendered(

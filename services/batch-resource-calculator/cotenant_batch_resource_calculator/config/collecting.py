@@ -30,21 +30,31 @@ class CollectPolicy(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name
     node_memory_collect_policy: str | None = None
 
 
+NOTHING_KNOWN: Mapping[int, CollectPolicy] = {}
+
+
 def collect_policy(
     config: ColocationConfig | None,
     labels: Mapping[str, str],
     annotations: Mapping[str, str],
     before: CollectPolicy | None,
+    known: Mapping[int, CollectPolicy] = NOTHING_KNOWN,
 ) -> CollectPolicy:
-    """Return the node's policy; `config` None: no ConfigMap, or a rejected section. `before`: the node's last one."""
+    """Return the node's policy; `config` None: no ConfigMap, or a rejected section. `before`: the node's last one; `known`: the
+    policies of `config`'s own strategies (`policies_of`), which need no second look."""
     if config is None:
         return before if before is not None else _policy(DEFAULT_STRATEGY)
     strategy, _ = colocation.on_node(colocation.choose(config, labels), labels, annotations)
-    return policy_of(strategy)
+    policy = known.get(id(strategy))
+    return policy if policy is not None else _in_force(strategy)
 
 
-def policy_of(strategy: ColocationStrategy) -> CollectPolicy:
-    """Return the policy under a node's strategy."""
+def policies_of(config: ColocationConfig) -> Mapping[int, CollectPolicy]:
+    """Return the policy of each strategy of a configuration, by the strategy's identity."""
+    return {id(choice.strategy): _in_force(choice.strategy) for choice in config.choices}
+
+
+def _in_force(strategy: ColocationStrategy) -> CollectPolicy:
     valid = strategy.enable is True and not colocation.out_of_range(strategy)
     return _policy(strategy if valid else DEFAULT_STRATEGY)
 
