@@ -109,18 +109,29 @@ def _no_constant(name: str) -> Json:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _changed_sections(review: Review, config: ConfigMap) -> list[FieldError]:
+def _before(review: Review) -> Mapping[str, str]:
     old = review.old_view(ConfigMap)
-    before = old.data if old is not None else {}
-    found: list[FieldError] = []
+    return old.data if old is not None else {}
+
+
+def _changed(review: Review, config: ConfigMap) -> Iterator[tuple[str, SectionRules, str]]:
+    """Yield the sections that have another text than before: key, rules, text."""
+    before = _before(review)
     for key, section in SECTIONS.items():
         text = config.data.get(key, "")
         if text and before.get(key) != text:
-            of_section = _section(review, f"data[{key}]", section, text)
-            if len(of_section) > MAX_ERRORS:
-                more = f"has {len(of_section) - MAX_ERRORS} more errors than are listed here"
-                of_section = [*of_section[:MAX_ERRORS], forbidden(f"data[{key}]", more)]
-            found += of_section
+            yield key, section, text
+
+
+def _changed_sections(review: Review, config: ConfigMap) -> list[FieldError]:
+    before = _before(review)
+    found: list[FieldError] = []
+    for key, section, text in _changed(review, config):
+        of_section = _section(review, f"data[{key}]", section, text)
+        if len(of_section) > MAX_ERRORS:
+            more = f"has {len(of_section) - MAX_ERRORS} more errors than are listed here"
+            of_section = [*of_section[:MAX_ERRORS], forbidden(f"data[{key}]", more)]
+        found += of_section
     qos, system = (config.data.get(key, "") for key in (QOS_SECTION, SYSTEM_SECTION))
     if not found and qos and (before.get(QOS_SECTION), before.get(SYSTEM_SECTION)) != (qos, system):
         found += _network_shares(qos, system)
@@ -227,8 +238,7 @@ def _sample_nodes(selector: LabelSelector) -> Iterator[Mapping[str, str]]:
 
 def _empty_sections(review: Review, config: ConfigMap) -> Iterator[str]:
     """Yield the sections that become empty texts, which cannot be read; that of the first section means its defaults."""
-    old = review.old_view(ConfigMap)
-    before = old.data if old is not None else {}
+    before = _before(review)
     for key in list(SECTIONS)[1:]:
         if config.data.get(key) == "" and before.get(key) != "":
             yield f"data[{key}] is empty, so that the section stays as it is in force; remove the key for its defaults"
@@ -236,12 +246,7 @@ def _empty_sections(review: Review, config: ConfigMap) -> Iterator[str]:
 
 def _null_parts(review: Review, config: ConfigMap) -> Iterator[str]:
     """Yield the parts of sections that change and are null, at most MAX_ERRORS of a section."""
-    old = review.old_view(ConfigMap)
-    before = old.data if old is not None else {}
-    for key, section in SECTIONS.items():
-        text = config.data.get(key, "")
-        if not text or before.get(key) == text:
-            continue
+    for key, section, text in _changed(review, config):
         try:
             given = decoded_section(text)
         except ConfigurationError:

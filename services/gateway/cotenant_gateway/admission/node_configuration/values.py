@@ -91,24 +91,22 @@ def mapping(field: str, value: Json) -> list[FieldError]:
     return [] if isinstance(value, dict) else [wrong_type(field, "must be an object")]
 
 
-def amount(field: str, value: Json) -> list[FieldError]:
-    """A quantity: a number, or a text such as `10Gi`."""
+def amount(field: str, value: Json, resource: str = "") -> list[FieldError]:
+    """A quantity: a number, or a text such as `10Gi`; of a `resource` that is named, within the bounds of amounts."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return [wrong_type(field, "must be a quantity such as 10Gi")]
     if (isinstance(value, str) and len(value) > 100) or (isinstance(value, float) and not isfinite(value)):
         return [invalid(field, shown(value), "must be a quantity such as 10Gi")]
     if isinstance(value, int) and abs(value) >= 2**63:
         return [invalid(field, shown(value), "must be within 64 bits")]
-    return quantity(field, value)
+    return quantity(field, value, resource=resource)
 
 
 def amounts(field: str, value: Json) -> list[FieldError]:
     """A map of resources to their quantities, each within the bounds of amounts."""
-    found = each_member(amount)(field, value)
-    if found or not isinstance(value, dict):
-        return found
-    given = [(name, value[name]) for name in list(value)[:MAX_LISTED] if isinstance(value[name], (str, int, float))]
-    return [error for name, each in given for error in quantity(f"{field}[{shown(name)}]", each, resource=name)]
+    if not isinstance(value, dict):
+        return [wrong_type(field, "must be an object")]
+    return [error for name, item in _given(value) for error in amount(f"{field}[{shown(name)}]", item, name)]
 
 
 def bandwidth(field: str, value: Json) -> list[FieldError]:
@@ -144,10 +142,14 @@ def each_member(check: Check) -> Check:
     def of_map(field: str, value: Json) -> list[FieldError]:
         if not isinstance(value, dict):
             return [wrong_type(field, "must be an object")]
-        given = [(key, value[key]) for key in list(value)[:MAX_LISTED] if value[key] is not None]
-        return [error for key, item in given for error in check(f"{field}[{shown(key)}]", item)]
+        return [error for key, item in _given(value) for error in check(f"{field}[{shown(key)}]", item)]
 
     return of_map
+
+
+def _given(value: dict[str, Json]) -> list[tuple[str, Json]]:
+    """The members of a map that are checked: the first MAX_LISTED without those that are null."""
+    return [(key, value[key]) for key in list(value)[:MAX_LISTED] if value[key] is not None]
 
 
 def each_element(check: Check) -> Check:
