@@ -30,7 +30,7 @@ from cotenant_gateway.http.auth.node_evictions import NodeEvictions
 from cotenant_gateway.http.clients.limits import GatewayLimits, within_open_files
 from cotenant_gateway.http.clients.metrics import register_clients
 from cotenant_gateway.http.clients.streams import OpenStreams
-from cotenant_gateway.http.debugging import SchedulerDebugging
+from cotenant_gateway.http.debugging import Debugging
 from cotenant_gateway.http.facts.handlers import FactHandlers
 from cotenant_gateway.http.facts.node_actions import NodeActions
 from cotenant_gateway.http.logs import ANSWER_SECONDS, LogReader
@@ -129,7 +129,7 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
     hosts = (settings.http_host, *arguments.allowed_host)
     access = AccessControl(gateway, credentials.authenticator, hosts, audit=audit, rates=rates)
     plain = [*status_routes(host), *credentials.routes()]
-    handler = request_handler(access, resources, facts, plain, telemetry.observe, SchedulerDebugging(ask))
+    handler = request_handler(access, resources, facts, plain, telemetry.observe, Debugging(ask))
     handler = traced(handler, host.telemetry.tracing, resources.kinds)
     try:
         runner, host.http_url, connections, certificate = await serve_http(handler, listening, limits)

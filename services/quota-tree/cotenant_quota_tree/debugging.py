@@ -1,6 +1,6 @@
 """The quotas for people who look for a fault, with the fields of Koordinator's debug API.
 
-In: a `QuotaQuestion`, the core between two decisions. Out: a `SchedulerAnswer` with JSON: one quota, or all but the roots by
+In: a `QuotaQuestion`, the core between two decisions. Out: a `DebugAnswer` with JSON: one quota, or all but the roots by
 name, as of the last decision's quotas and nodes and of the pods folded since. `runtimeVersion` increases with every change of
 what any quota has, requests or holds. Bounds: MOST_QUOTAS quotas, MOST_PODS pods of each.
 """
@@ -16,7 +16,7 @@ import msgspec
 
 from cotenant.domain.quota.names import DEFAULT_TREE, ROOT
 from cotenant.domain.quota.trees.counted_quota import SolvedQuota
-from cotenant.events.requests import QuotaQuestion, SchedulerAnswer
+from cotenant.events.requests import DebugAnswer, QuotaQuestion
 from cotenant.model.amounts import Amounts
 from cotenant.model.quantities import format_amount
 from cotenant_quota_tree.core import QuotaTreeCore
@@ -30,21 +30,21 @@ def answer(core: QuotaTreeCore, _: datetime, body: bytes) -> Iterator[bytes | No
     try:
         asked = msgspec.json.decode(body, type=QuotaQuestion)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        yield msgspec.json.encode(SchedulerAnswer(error=f"the question cannot be read: {error}"))
+        yield msgspec.json.encode(DebugAnswer(error=f"the question cannot be read: {error}"))
         return
     yield msgspec.json.encode(_one(core, asked) if asked.name else _all(core, asked))
 
 
-def _one(core: QuotaTreeCore, asked: QuotaQuestion) -> SchedulerAnswer:
+def _one(core: QuotaTreeCore, asked: QuotaQuestion) -> DebugAnswer:
     forest = core.pods.demands.forest
     tree = asked.tree or DEFAULT_TREE if asked.name == ROOT else forest.tree_ids.get(asked.name, "")
     quota = forest.solved(asked.name, tree)
     if quota is None:
-        return SchedulerAnswer(error=f"cannot find quota {asked.name}")
+        return DebugAnswer(error=f"cannot find quota {asked.name}")
     return _json(_summary(core, tree, quota, asked.pods))
 
 
-def _all(core: QuotaTreeCore, asked: QuotaQuestion) -> SchedulerAnswer:
+def _all(core: QuotaTreeCore, asked: QuotaQuestion) -> DebugAnswer:
     forest = core.pods.demands.forest
     names = ((name, tree) for name, tree in sorted(forest.tree_ids.items()) if asked.tree in (None, tree))
     found: dict[str, Any] = {}
@@ -55,8 +55,8 @@ def _all(core: QuotaTreeCore, asked: QuotaQuestion) -> SchedulerAnswer:
     return _json(found)
 
 
-def _json(document: object) -> SchedulerAnswer:
-    return SchedulerAnswer(text=msgspec.json.encode(document).decode(), json=True)
+def _json(document: object) -> DebugAnswer:
+    return DebugAnswer(text=msgspec.json.encode(document).decode(), json=True)
 
 
 def _summary(core: QuotaTreeCore, tree: str, quota: SolvedQuota, pods: bool) -> dict[str, Any]:

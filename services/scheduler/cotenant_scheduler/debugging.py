@@ -1,6 +1,6 @@
 """What the scheduler would do with a pod, node by node, and its gangs: tables for people who look for a fault.
 
-In: a `SchedulerQuestion`, the core between two decisions. Out: a `SchedulerAnswer`. Nothing is decided and nothing changes
+In: a `SchedulerQuestion`, the core between two decisions. Out: a `DebugAnswer`. Nothing is decided and nothing changes
 but caches.
 
     scores    the nodes that can take the pod, the best first: total and weighted score by plugin, as a Markdown table
@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from cotenant.events.requests import MOST_DEBUG_ROWS, SchedulerAnswer, SchedulerQuestion
+from cotenant.events.requests import MOST_DEBUG_ROWS, DebugAnswer, SchedulerQuestion
 from cotenant_scheduler.core import SchedulerCore
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.profile import CODES_PER_FILTER
@@ -36,33 +36,33 @@ def answer(core: SchedulerCore, _: datetime, body: bytes) -> Iterator[bytes | No
     try:
         asked = msgspec.json.decode(body, type=SchedulerQuestion)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        yield _encoded(SchedulerAnswer(error=f"the question cannot be read: {error}"))
+        yield _encoded(DebugAnswer(error=f"the question cannot be read: {error}"))
         return
     if asked.about in ("scores", "filters"):
         yield _encoded(_of_pod(core, asked))
     elif asked.about in ("gangs", "gang"):
         yield _encoded(_of_gangs(core, asked))
     else:
-        yield _encoded(SchedulerAnswer(error=f"{asked.about!r} is none of scores, filters, gangs, gang"))
+        yield _encoded(DebugAnswer(error=f"{asked.about!r} is none of scores, filters, gangs, gang"))
 
 
-def _encoded(found: SchedulerAnswer) -> bytes:
+def _encoded(found: DebugAnswer) -> bytes:
     return msgspec.json.encode(found)
 
 
-def _of_pod(core: SchedulerCore, asked: SchedulerQuestion) -> SchedulerAnswer:
+def _of_pod(core: SchedulerCore, asked: SchedulerQuestion) -> DebugAnswer:
     pod = f"{asked.namespace}/{asked.name}"
     core.settle()
     record = core.pods.records.get((asked.namespace, asked.name))
     facts = record.facts if record is not None else None
     if facts is None or facts.shape is None:
         why = facts.error if facts is not None else "there is none"
-        return SchedulerAnswer(error=f"pod {pod}: {why}")
+        return DebugAnswer(error=f"pod {pod}: {why}")
     core.nodes.rank()
     evaluation = core.placing.evaluation(facts.shape)
     lines = min(max(asked.rows, 1), MOST_DEBUG_ROWS)
     table = _scores(evaluation, pod, lines) if asked.about == "scores" else _filters(evaluation, pod, lines)
-    return SchedulerAnswer(text=table)
+    return DebugAnswer(text=table)
 
 
 def _scores(evaluation: Evaluation, pod: str, lines: int) -> str:
@@ -96,16 +96,16 @@ def _markdown(head: list[str], rows: list[list[Any]]) -> str:
     return "".join(f"| {' | '.join(str(cell).replace('|', '/') for cell in line)} |\n" for line in lines)
 
 
-def _of_gangs(core: SchedulerCore, asked: SchedulerQuestion) -> SchedulerAnswer:
+def _of_gangs(core: SchedulerCore, asked: SchedulerQuestion) -> DebugAnswer:
     core.settle()
     gangs = core.gangs.gangs
     if asked.about == "gang":
         wanted = gangs.get(f"{asked.namespace}/{asked.name}")
         if wanted is None:
-            return SchedulerAnswer(error=f"there is no gang {asked.namespace}/{asked.name}")
-        return SchedulerAnswer(text=_json(_gang(core, wanted)), json=True)
+            return DebugAnswer(error=f"there is no gang {asked.namespace}/{asked.name}")
+        return DebugAnswer(text=_json(_gang(core, wanted)), json=True)
     shown = {name: _gang(core, gangs[name]) for name in islice(sorted(gangs), MOST_GANGS)}
-    return SchedulerAnswer(text=_json(shown), json=True)
+    return DebugAnswer(text=_json(shown), json=True)
 
 
 def _json(document: object) -> str:

@@ -8,10 +8,10 @@ What a node configuration would change: batch-resource-calculator serves CONFIG_
 of the ConfigMap `slo-controller-config` as it would be, the answer the JSON of `ConfigEffect`.
 
 What the scheduler would do with a pod, and its gangs: it serves SCHEDULER_DEBUG. The request is the JSON of
-`SchedulerQuestion`, the answer that of `SchedulerAnswer`.
+`SchedulerQuestion`, the answer that of `DebugAnswer`.
 
 What quota-tree knows of quotas: it serves QUOTA_DEBUG. The request is the JSON of `QuotaQuestion`, the answer that of
-`SchedulerAnswer`.
+`DebugAnswer`.
 
 Adopting LOG: the node's executor serves `cotenant.node.<node>.adopt`; the request is empty, the answer the JSON of `Adopted`.
 """
@@ -79,7 +79,7 @@ class SchedulerQuestion(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     rows: Count = 20
 
 
-class SchedulerAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class DebugAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """`text`: a Markdown table, or (`json`) a JSON document; `error`: why there is none."""
 
     text: str = ""

@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 
-from cotenant.events.requests import QuotaQuestion, SchedulerAnswer
+from cotenant.events.requests import DebugAnswer, QuotaQuestion
 from cotenant_quota_tree.debugging import MOST_QUOTAS, answer
 from cotenant_quota_tree.definition import DEFINITION
 from tests.unit.quota_tree.builders_quota_tree import PREFIX, START, QuotaLog
 
 
-def ask(log: QuotaLog, **asked: Any) -> SchedulerAnswer:
+def ask(log: QuotaLog, **asked: Any) -> DebugAnswer:
     (body,) = [found for found in answer(log.core, START, msgspec.json.encode(QuotaQuestion(**asked))) if found is not None]
-    return msgspec.json.decode(body, type=SchedulerAnswer)
+    return msgspec.json.decode(body, type=DebugAnswer)
 
 
 def told(log: QuotaLog, **asked: Any) -> Any:
@@ -96,7 +96,7 @@ def test_what_cannot_be_answered_says_why() -> None:
     assert ask(log, name="koordinator-root-quota", tree="nowhere").error == "cannot find quota koordinator-root-quota"
     (body,) = answer(log.core, START, b"[]")
     assert body is not None
-    assert msgspec.json.decode(body, type=SchedulerAnswer).error.startswith("the question cannot be read")
+    assert msgspec.json.decode(body, type=DebugAnswer).error.startswith("the question cannot be read")
 
 
 def test_the_number_of_quotas_in_one_answer_has_a_bound() -> None:

@@ -9,17 +9,17 @@ import msgspec
 import pytest
 
 from cotenant.events.placements import Waiting
-from cotenant.events.requests import SchedulerAnswer, SchedulerQuestion
+from cotenant.events.requests import DebugAnswer, SchedulerQuestion
 from cotenant_scheduler.debugging import answer
 from cotenant_scheduler.definition import DEFINITION
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
 
 
-def ask(story: Story, about: str, name: str = "", **more: Any) -> SchedulerAnswer:
+def ask(story: Story, about: str, name: str = "", **more: Any) -> DebugAnswer:
     question = SchedulerQuestion(about=about, namespace="default", name=name, **more)
     (body,) = [found for found in answer(story.core, story.now, msgspec.json.encode(question)) if found is not None]
-    return msgspec.json.decode(body, type=SchedulerAnswer)
+    return msgspec.json.decode(body, type=DebugAnswer)
 
 
 def cells(table: str) -> list[list[str]]:
@@ -93,7 +93,7 @@ def test_what_cannot_be_answered_says_why(question: object, error: str) -> None:
     story = small()
     story.pod(pod("odd", requests={"cpu": "lots"}))
     (body,) = [found for found in answer(story.core, story.now, json.dumps(question).encode()) if found is not None]
-    assert msgspec.json.decode(body, type=SchedulerAnswer).error.startswith(error)
+    assert msgspec.json.decode(body, type=DebugAnswer).error.startswith(error)
 
 
 def member(name: str, at_least: int = 3, **more: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from cotenant_gateway.http.bodies import MAX_BODY_BYTES, json_response
 from cotenant_gateway.http.clients.connections import connection_of
 from cotenant_gateway.http.clients.large_answers import sent_in_pieces
 from cotenant_gateway.http.debugging import DEBUG_PREFIX as DEBUG
-from cotenant_gateway.http.debugging import SchedulerDebugging
+from cotenant_gateway.http.debugging import Debugging
 from cotenant_gateway.http.discovery import (
     api_group,
     api_groups,
@@ -86,7 +86,7 @@ def request_handler(
     facts: FactHandlers | None,
     routes: Sequence[web.RouteDef],
     observe: Observe | None = None,
-    debugging: SchedulerDebugging | None = None,
+    debugging: Debugging | None = None,
 ) -> Handler:
     """Return the handler of all requests. `routes` are those that every service serves (/metrics, /healthz, /readyz)."""
     kinds = resources.kinds

@@ -25,8 +25,8 @@ from cotenant.events.requests import (
     MOST_DEBUG_ROWS,
     QUOTA_DEBUG,
     SCHEDULER_DEBUG,
+    DebugAnswer,
     QuotaQuestion,
-    SchedulerAnswer,
     SchedulerQuestion,
 )
 from cotenant_gateway.http.logs import Ask
@@ -37,8 +37,8 @@ _GANGS = "apis/v1/plugins/Coscheduling"
 _QUOTAS = "apis/v1/plugins/ElasticQuota/quotas"
 
 
-class SchedulerDebugging:
-    """Answers below PREFIX."""
+class Debugging:
+    """Answers below DEBUG_PREFIX, with what the services answer."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -56,7 +56,7 @@ class SchedulerDebugging:
         if code:
             raise unavailable(f"{service} refuses to answer: {refusal}")
         try:
-            found = msgspec.json.decode(body, type=SchedulerAnswer)
+            found = msgspec.json.decode(body, type=DebugAnswer)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise unavailable(f"the answer of {service} cannot be read: {error}") from None
         if found.error:

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from cotenant.events.requests import QUOTA_DEBUG, SCHEDULER_DEBUG, QuotaQuestion, SchedulerAnswer, SchedulerQuestion
-from cotenant_gateway.http.debugging import SchedulerDebugging
+from cotenant.events.requests import QUOTA_DEBUG, SCHEDULER_DEBUG, DebugAnswer, QuotaQuestion, SchedulerQuestion
+from cotenant_gateway.http.debugging import Debugging
 from cotenant_gateway.statuses import ApiError
 
 GANGS = "/debug/apis/v1/plugins/Coscheduling"
@@ -33,13 +33,13 @@ def asked(path: str, reply: tuple[bytes, int, str] | Exception, **query: str) ->
             raise reply
         return reply
 
-    answered = asyncio.run(SchedulerDebugging(ask).answer(path, query))
+    answered = asyncio.run(Debugging(ask).answer(path, query))
     assert isinstance(answered, web.Response)
     return answered, questions[0]
 
 
 def saying(text: str = "", *, json: bool = False, error: str = "") -> tuple[bytes, int, str]:
-    return msgspec.json.encode(SchedulerAnswer(text=text, json=json, error=error)), 0, ""
+    return msgspec.json.encode(DebugAnswer(text=text, json=json, error=error)), 0, ""
 
 
 @pytest.mark.parametrize(
