@@ -10,7 +10,6 @@ Koordinator ElasticQuota PreFilter.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 from cotenant.domain.quota.admission import QuotaLevel, QuotaRefusal, admit
 from cotenant.domain.quota.equal_pods import EqualPods
@@ -27,7 +26,7 @@ from cotenant_scheduler.state.reading.shapes import Shape
 
 WAKES_ON = ("node.*.placement.>", "node.*.run.>", "objects.scheduling%2Esigs%2Ek8s%2Eio.elasticquotas.>")
 """What can change a refusal beside the runtimes: a pod that leaves its quota, and max, min and parents of quotas."""
-NO_HOOKS: Mapping[str, QuotaHook] = MappingProxyType({})
+NO_HOOKS: Mapping[str, QuotaHook] = {}
 
 
 class QuotaAdmission:

@@ -48,6 +48,7 @@ class PlacementView(PayloadView, frozen=True, kw_only=True):
     allocation: Allocation | None = None
     used_by: UsedBy | None = None
     resize: PlacementResize | None = None
+    awaited: bool = False
 
 
 class StoredPlacement(Value, frozen=True):

@@ -96,10 +96,28 @@ def test_a_placement_that_was_loaded_is_stored_again_with_all_it_had() -> None:
     assert before is not None
     assert len(before.figures) > 1
     story.core = story.reloaded()
+    story.pod(pod("p1", labels={"app": "web"}))
+    [again] = story.decide()
+    assert isinstance(again.data, Placement)
+    assert again.data.figures == before.figures
+    assert (again.data.requests, again.data.bound_at) == ({"cpu": 1000, "memory": GIB}, NOW)
+
+
+def test_a_placement_that_was_loaded_and_has_to_end_is_stored_without_its_figures_which_its_cause_has() -> None:
+    story = Story()
+    story.node(node("n1"))
+    story.executor("n1", cpu=8000)
+    story.pod(pod("p1"))
+    story.settle()
+    before = story.placement("p1")
+    assert before is not None
+    stored = next(event for event in story.last.values() if event.data is before)
+    story.core = story.reloaded()
     story.pod_deleted("p1")
     [terminating] = story.decide()
     assert isinstance(terminating.data, Placement)
-    assert terminating.data.figures == before.figures
+    assert terminating.data.figures == ()
+    assert stored.ref in terminating.causes
     assert (terminating.data.pod, terminating.data.requests, terminating.data.bound_at) == (
         before.pod,
         {"cpu": 1000, "memory": GIB},
