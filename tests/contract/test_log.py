@@ -29,6 +29,7 @@ from cotenant.log.contract import (
     ending,
 )
 from cotenant.log.memory import MemoryLog
+from cotenant.log.nats.declaring import FIRST_BYTES
 from cotenant.log.nats.log import connect
 from cotenant.log.nats.streams import StreamSizes, stream_configs
 from cotenant.log.storing import find_out, store_batch
@@ -774,4 +775,18 @@ async def test_log_gets_a_smaller_bound_where_there_is_no_storage_for_the_declar
     await log.declare(sizes=StreamSizes(history=1 << 20, execution=1 << 20, log=1 << 30))
     assert (await log.space()).limit == 256 << 20
     await store(log, resources("n", 1))
+    await log.close()
+
+
+async def test_a_declaration_that_was_cut_off_after_the_creation_of_log_is_completed(nats_server: NatsServer) -> None:
+    config = nats_server.folder / "server.conf"
+    config.write_text(config.read_text().replace("jetstream {", "jetstream { max_file_store: 300MB,"))
+    nats_server.stop()
+    nats_server.start()
+    log = await connect(nats_server.url, "test")
+    await log.declare(sizes=StreamSizes(history=1 << 20, execution=1 << 20, log=FIRST_BYTES))
+    assert (await log.space()).limit == FIRST_BYTES
+    lines = await log.declare(sizes=StreamSizes(history=1 << 20, execution=1 << 20, log=1 << 30))
+    assert (await log.space()).limit == 256 << 20
+    assert [line for line in lines if "max_bytes" in line] == ["~ LOG: max_bytes 16 MiB -> 256 MiB"]
     await log.close()

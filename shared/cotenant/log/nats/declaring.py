@@ -138,8 +138,11 @@ async def _create(api: JetStream, config: dict[str, Any]) -> JetStreamError | No
     if config["name"] != LOG or config["max_bytes"] <= FIRST_BYTES:
         return await api.create_stream(config)
     error = await api.create_stream({**config, "max_bytes": FIRST_BYTES})
-    if error is not None:
-        return error
+    return error if error is not None else await _bound(api, config)
+
+
+async def _bound(api: JetStream, config: dict[str, Any]) -> JetStreamError | None:
+    """Update LOG, with a smaller bound where there is no storage for the declared one."""
     error = await api.update_stream(config)
     while _is_no_storage(error) and config["max_bytes"] > MIN_LOG_BYTES:
         config["max_bytes"] //= 2
@@ -149,25 +152,28 @@ async def _create(api: JetStream, config: dict[str, Any]) -> JetStreamError | No
 
 async def _update(api: JetStream, config: dict[str, Any], info: StreamInfo, dry_run: bool) -> list[str]:
     name, found = config["name"], info.config
-    changes, lines = {}, []
+    changes: dict[str, Any] = {}
+    before: dict[str, Any] = {}
+    stay: list[str] = []
     for key, value in config.items():
         there = info.bound or found.get(key) if key == "max_bytes" and not info.enforced else found.get(key)
         if there == value or key in _SETTLED:
             continue
         if key in _GROWING and _stays(name, key, there, value):
-            lines.append(f"= {name}: {key} stays {_shown(key, there)}, not {_shown(key, value)}")
-            continue
-        changes[key] = value
-        lines.append(f"~ {name}: {key} {_shown(key, there)} -> {_shown(key, value)}")
-    if not changes or dry_run:
-        return lines
-    error = await api.update_stream({**found, **changes})
-    if error is not None and (_is_no_storage(error) or NO_SPACE_TEXT in error.description):
-        # Nothing may fail to start because a disk is full.
-        return [*(line for line in lines if line.startswith("=")), f"! {name} keeps its limits: {error.description}"]
-    if error is not None:
-        raise error.as_exception(f"stream {name} cannot be declared ({', '.join(changes)})")
-    return lines
+            stay.append(f"= {name}: {key} stays {_shown(key, there)}, not {_shown(key, value)}")
+        else:
+            changes[key], before[key] = value, there
+    asked = {**found, **changes}
+    if changes and not dry_run:
+        # A declaration that was cut off left LOG with the bound of its creation.
+        cut_off = name == LOG and 0 < before.get("max_bytes", 0) <= FIRST_BYTES
+        error = await (_bound(api, asked) if cut_off else api.update_stream(asked))
+        if error is not None and (_is_no_storage(error) or NO_SPACE_TEXT in error.description):
+            # Nothing may fail to start because a disk is full.
+            return [*stay, f"! {name} keeps its limits: {error.description}"]
+        if error is not None:
+            raise error.as_exception(f"stream {name} cannot be declared ({', '.join(changes)})")
+    return [*stay, *(f"~ {name}: {key} {_shown(key, was)} -> {_shown(key, asked[key])}" for key, was in before.items())]
 
 
 def _stays(name: str, key: str, there: Any, value: Any) -> bool:
