@@ -12,6 +12,8 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from cotenant.kinds.config_maps import CONFIG_MAPS
 from cotenant.kinds.nodes import NODES
@@ -19,13 +21,13 @@ from cotenant.kinds.pods import PODS
 from cotenant_console.api.client import Client, Document, Json, StatusError, list_at, mapping_at, text_at
 from cotenant_console.api.credentials import Server
 from cotenant_console.demo.interpreter import Interpreter
-from cotenant_verification.bench.colocation.serial_calls import SerialCalls
 from cotenant_verification.bench.testbed import BenchError
 
 NAMESPACE = "colocation"
 RUNNING_SECONDS, GONE_SECONDS = 120.0, 90.0
 POLL_SECONDS = 0.25
 ENDED = ("Failed", "Succeeded")
+T = TypeVar("T")
 
 THRESHOLDS: Document = {
     "enable": True,
@@ -42,14 +44,15 @@ class ColocationPods:
 
     def __init__(self, server: Server, interpreter: Interpreter) -> None:
         self._client = Client(server)
-        self._calls = SerialCalls()
+        self._thread = ThreadPoolExecutor(1, "colocation")
+        """A connection is not for several threads at once; a cancelled call still ends before the next one begins."""
         self._interpreter = interpreter
         self._node = ""
 
     async def prepare(self, cpu_qos: Document) -> None:
         """Make the namespace, and configure protection without quotas; `cpu_qos`: of the class LS."""
-        await self._calls.call(lambda: self._client.create("/api/v1/namespaces", _namespace()))
-        nodes = await self._calls.call(lambda: self._client.get(NODES.path()))
+        await self._call(lambda: self._client.create("/api/v1/namespaces", _namespace()))
+        nodes = await self._call(lambda: self._client.get(NODES.path()))
         self._node = text_at(list_at(nodes, "items")[0], "metadata", "name")
         qos: Document = {
             "lsClass": {"cpuQOS": {"enable": True, "groupIdentity": 2, **cpu_qos}},
@@ -58,7 +61,7 @@ class ColocationPods:
         strategies = {"resource-threshold-config": THRESHOLDS, "resource-qos-config": qos}
         data: Document = {name: json.dumps({"clusterStrategy": strategy}) for name, strategy in strategies.items()}
         path = CONFIG_MAPS.path("koordinator-system", "slo-controller-config")
-        await self._calls.call(lambda: self._client.merge_patch(path, {"data": data}))
+        await self._call(lambda: self._client.merge_patch(path, {"data": data}))
 
     async def start(self, documents: Sequence[Document]) -> None:
         """Create pods and wait until they run. Raises BenchError."""
@@ -70,13 +73,13 @@ class ColocationPods:
         )
 
     async def _create(self, document: Document) -> None:
-        await self._calls.call(lambda: self._client.create(PODS.path(NAMESPACE), document))
+        await self._call(lambda: self._client.create(PODS.path(NAMESPACE), document))
 
     async def delete(self, names: Sequence[str]) -> None:
         """Delete pods at once and wait until they are gone. Raises BenchError."""
         for name in names:
             with contextlib.suppress(StatusError):
-                await self._calls.call(lambda: self._client.delete(PODS.path(NAMESPACE, name), {"gracePeriodSeconds": 0}))  # noqa: B023
+                await self._call(lambda: self._client.delete(PODS.path(NAMESPACE, name), {"gracePeriodSeconds": 0}))  # noqa: B023
         await self._until(lambda phases: not set(names) & phases.keys(), GONE_SECONDS, "be gone", set(names))
 
     async def ended(self, documents: Sequence[Document]) -> list[Document]:
@@ -86,7 +89,7 @@ class ColocationPods:
 
     async def restarts(self, names: Sequence[str]) -> int:
         """How often containers of these pods were restarted."""
-        listed = await self._calls.call(lambda: self._client.get(PODS.path(NAMESPACE)))
+        listed = await self._call(lambda: self._client.get(PODS.path(NAMESPACE)))
         return sum(
             int(text_at(status, "restartCount", default="0"))
             for pod in list_at(listed, "items")
@@ -96,7 +99,7 @@ class ColocationPods:
 
     async def phases(self) -> dict[str, str]:
         """The phase of every pod."""
-        listed = await self._calls.call(lambda: self._client.get(PODS.path(NAMESPACE)))
+        listed = await self._call(lambda: self._client.get(PODS.path(NAMESPACE)))
         return {text_at(pod, "metadata", "name"): text_at(pod, "status", "phase") for pod in list_at(listed, "items")}
 
     async def _until(
@@ -108,6 +111,9 @@ class ColocationPods:
                 late = {name: phases.get(name, "gone") for name in sorted(names)}
                 raise BenchError(f"after {seconds:.0f} s these pods do not {what}: {late}")
             await asyncio.sleep(POLL_SECONDS)
+
+    async def _call(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     def pod(self, name: str, qos: str, arguments: Sequence[str], annotations: Mapping[str, str]) -> Document:
         """The manifest of a pod that runs one program."""

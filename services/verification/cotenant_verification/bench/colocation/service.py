@@ -22,11 +22,10 @@ import argparse
 import hashlib
 import json
 import os
-import queue
 import random
 import socket
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 PAGE = 4096
 WORKING_SET = 32 << 20
@@ -77,24 +76,6 @@ def serve(order: dict[str, object], number: int, memory: bytearray, file: int, a
         answer.append([int(arrival * 1e6), int((time.monotonic() - at) * 1e6), int(cpu * 1e6)])
 
 
-class Worker(threading.Thread):
-    """One thread, and its orders with the list for each one's answer and the queue that says when it is complete."""
-
-    def __init__(self, number: int, memory: bytearray, file: int) -> None:
-        super().__init__(daemon=True)
-        self.orders: queue.SimpleQueue[tuple[dict[str, object], list[list[int]], queue.SimpleQueue[None]]] = queue.SimpleQueue()
-        self._number, self._memory, self._file = number, memory, file
-
-    def run(self) -> None:
-        """Serve orders until the process ends."""
-        while True:
-            order, answer, done = self.orders.get()
-            try:
-                serve(order, self._number, self._memory, self._file, answer)
-            finally:
-                done.put(None)
-
-
 def main() -> None:
     """Connect, and carry out orders until the connection ends."""
     made = argparse.ArgumentParser(prog="service")
@@ -111,17 +92,17 @@ def main() -> None:
     with socket.create_connection(("127.0.0.1", arguments.port)) as connection, connection.makefile("rb") as orders:
         hello = {"token": arguments.token, "name": arguments.name}
         connection.sendall(json.dumps(hello).encode() + b"\n")
-        workers = [Worker(number, memory, file) for number in range(arguments.threads)]
-        for worker in workers:
-            worker.start()
+        workers = [ThreadPoolExecutor(1) for _ in range(arguments.threads)]
         while line := orders.readline(LARGEST_ORDER):
             answers: list[list[list[int]]] = [[] for _ in workers]
             order = json.loads(line)
-            done: queue.SimpleQueue[None] = queue.SimpleQueue()
-            for worker, answer in zip(workers, answers, strict=True):
-                worker.orders.put((order, answer, done))
-            for _ in workers:
-                done.get()
+            served = [
+                worker.submit(serve, order, number, memory, file, answer)
+                for number, (worker, answer) in enumerate(zip(workers, answers, strict=True))
+            ]
+            for each in served:
+                # What it raises ends the process: the service counts as ended.
+                each.result()
             connection.sendall(json.dumps({"threads": answers}).encode() + b"\n")
 
 
