@@ -65,7 +65,13 @@ def event_line(event: Event) -> EventLine:
 
 
 _WHAT_CAN_CHANGE = "what can change that: "
-_KIND_WORDS = {"po": "pods", "pod": "pods", "no": "nodes", "node": "nodes"}
+_KIND_WORDS = {
+    **dict.fromkeys(("po", "pod"), "pods"),
+    **dict.fromkeys(("no", "node"), "nodes"),
+    **dict.fromkeys(("pmj", "podmigrationjob"), "podmigrationjobs"),
+    **dict.fromkeys(("eq", "eqs", "elasticquota", "quota", "quotas"), "elasticquotas"),
+}
+"""Plurals by what users write."""
 
 
 def concerns(event: Event, kind: str, namespace: str, name: str) -> bool:
@@ -85,9 +91,9 @@ def concerns(event: Event, kind: str, namespace: str, name: str) -> bool:
             and parts[0] in ("node", "metrics", "usage", "execution", "yarn", "descheduling")
             and parts[1] == name
         )
-    if plural in ("podmigrationjob", "podmigrationjobs", "pmj"):
+    if plural == "podmigrationjobs":
         return parts[0] == "migrations" and parts[1] == name
-    if plural in ("elasticquota", "elasticquotas", "eq", "eqs", "quota", "quotas"):
+    if plural == "elasticquotas":
         return parts[0] == "quotas" and len(parts) > 2 and parts[2] == name
     return False
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from cotenant.api.objects.pod import decode_pod
+from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.events.allocations import Allocation, ReservationUsed
-from cotenant.events.placements import Placement, Waiting
+from cotenant.events.placements import Hold, Nomination, Placement, Waiting
 from cotenant.events.reservations import ReservationShare
 from cotenant_verification.bench.audit.acting import counted_twice, used_by
 from cotenant_verification.bench.audit.rooms import PodRequirements, need_of
@@ -55,19 +55,22 @@ def held_by_nominated(view: LogView, priority: int) -> Iterator[Held]:
         head = view.pods.get((waiting.namespace, waiting.name))
         if head is None or head.metadata.uid != waiting.uid or view.places[waiting.uid]:
             continue
-        pod, room = view.pod(waiting.namespace, waiting.name), waiting.nomination
-        yield (
-            need_of(pod, ""),
-            Placement(
-                node=room.node,
-                namespace=waiting.namespace,
-                name=waiting.name,
-                uid=waiting.uid,
-                requests=pod_requests(pod),
-                bound_at=room.at,
-                allocation=Allocation(reservation=room.reservation) if room.reservation is not None else None,
-            ),
-        )
+        pod = view.pod(waiting.namespace, waiting.name)
+        yield need_of(pod, ""), room_of(pod, waiting.nomination)
+
+
+def room_of(pod: Pod, room: Nomination | Hold) -> Placement:
+    """The room that is kept for a waiting pod, as if it were placed there."""
+    metadata = pod.metadata
+    return Placement(
+        node=room.node,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        requests=pod_requests(pod),
+        bound_at=room.at,
+        allocation=Allocation(reservation=room.reservation) if room.reservation is not None else None,
+    )
 
 
 def taken_on(view: LogView, node: str, folded: int, more: Iterable[Placement] = ()) -> Counter[str]:

@@ -26,11 +26,9 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from cotenant.api.objects.pod import Pod, decode_pod
-from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.domain.gangs import gang_name
 from cotenant.domain.quota.names import LABEL_QUOTA
 from cotenant.domain.reservations.names import ANNOTATION_AFFINITY
-from cotenant.events.allocations import Allocation
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Hold, Placement, Waiting
@@ -38,7 +36,7 @@ from cotenant.events.reservations import ReservationShare
 from cotenant.model.subjects import executor_subject, pod_subject, waiting_subject
 from cotenant_verification.bench.audit.rooms import need_of
 from cotenant_verification.checks.filters import Filters
-from cotenant_verification.checks.held_rooms import held_by_nominated, held_by_reservations, taken_on
+from cotenant_verification.checks.held_rooms import held_by_nominated, held_by_reservations, room_of, taken_on
 from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import TRACKED, LogView
 from cotenant_verification.checks.needs import gates_of
@@ -96,7 +94,7 @@ def no_room_of_the_head_is_taken(view: LogView, seen: CommitSeen) -> Wrong:
             continue
         priority = view.needs.placed(data).pod.spec.priority or 0
         uids = {head.pod.metadata.uid for head in heads}
-        rooms_there = [_held(head, data.node) for head in heads]
+        rooms_there = [room_of(head.pod, head.hold) for head in heads]
         for _, room in held_by_nominated(view, priority):
             if room.node == data.node and room.uid not in uids and waiting_subject(room.namespace, room.name) not in changed:
                 rooms_there.append(room)
@@ -111,19 +109,6 @@ def no_room_of_the_head_is_taken(view: LogView, seen: CommitSeen) -> Wrong:
                     f"{data.node} for {names}: "
                     f"{taken[resource]} {resource} of {offered.get(resource, 0)}",
                 )
-
-
-def _held(head: WaitingHead, node: str) -> Placement:
-    """The room of a head as if it were placed there."""
-    metadata, used = head.pod.metadata, head.hold.reservation
-    return Placement(
-        node=node,
-        namespace=metadata.namespace,
-        name=metadata.name,
-        uid=metadata.uid,
-        requests=pod_requests(head.pod),
-        allocation=Allocation(reservation=used) if used is not None else None,
-    )
 
 
 def _rooms(view: LogView, changed: set[str]) -> dict[str, list[WaitingHead]]:
@@ -151,7 +136,7 @@ def the_head_starts_once_it_fits(moment: Moment) -> Wrong:
     for node, heads in sorted(rooms.items()):
         for head, _ in heads:
             moment.counts["heads that are kept room"] += 1
-            name = (head.metadata.namespace, head.metadata.name)
+            name = _key(head)
             event = view.last[waiting_subject(*name)]
             assert isinstance(event.data, Waiting)
             in_gang = gang_name(head.metadata.labels, head.metadata.annotations)
