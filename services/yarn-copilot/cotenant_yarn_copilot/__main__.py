@@ -30,17 +30,17 @@ _HOW = f"--resource-manager or {ENVIRONMENT}, --hadoop-conf-dir or {ENVIRONMENT_
 IDLE = f"idle: no ResourceManager is configured ({_HOW})"
 
 
-def _config(host: Host, arguments: argparse.Namespace) -> CopilotConfig:
+def _config(host: Host, arguments: argparse.Namespace) -> tuple[CopilotConfig, Mapping[str, Sequence[str]]]:
+    """The configuration, and the addresses of each cluster that it knows."""
     try:
         config = msgspec.json.decode(host.settings.config, type=CopilotConfig)
         if arguments.resource_manager and not config.resource_manager:
             config = msgspec.structs.replace(config, resource_manager=arguments.resource_manager)
         if arguments.hadoop_conf_dir and not config.hadoop_conf_dir:
             config = msgspec.structs.replace(config, hadoop_conf_dir=arguments.hadoop_conf_dir)
-        config.urls()
-    except (msgspec.ValidationError, ValueError) as error:
+        return config, config.urls()
+    except ValueError as error:
         raise SystemExit(f"cotenant-{SERVICE}: configuration: {error}") from error
-    return config
 
 
 def _clients(
@@ -59,8 +59,7 @@ def _clients(
 
 
 async def _program(host: Host, arguments: argparse.Namespace) -> None:
-    config = _config(host, arguments)
-    urls = config.urls()
+    config, urls = _config(host, arguments)
     latest = PassReport()
 
     def log_pass(report: PassReport) -> None:

@@ -186,15 +186,14 @@ class Follower:
             readers.append(await self._open_reader())
             if isinstance(readers[0], Skipping):
                 readers[0].skip(incarnation.knows)
-            if self._views and isinstance(readers[0], Viewing):
-                readers[0].view(self._views)
             if self._gather_seconds and isinstance(readers[0], GatheringReader):
                 readers[0].gather(self._gather_seconds, self._hurried)
             if self._usage_filters:
                 # Everything that USAGE holds: the last messages of a node came one after the other, none stands for another.
                 readers.append(await self._log.follow(USAGE, self._usage_filters, after=0))
-                if self._views and isinstance(readers[1], Viewing):
-                    readers[1].view(self._views)
+            for reader in readers:
+                if self._views and isinstance(reader, Viewing):
+                    reader.view(self._views)
             if isinstance(incarnation, Prepared):
                 await incarnation.prepare()
             reading = Reading(readers, self._stopping, self._pull_limit, self._queue_pulls)
