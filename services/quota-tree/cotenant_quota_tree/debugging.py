@@ -16,9 +16,8 @@ import msgspec
 
 from cotenant.domain.quota.names import DEFAULT_TREE, ROOT
 from cotenant.domain.quota.trees.counted_quota import SolvedQuota
-from cotenant.events.requests import DebugAnswer, QuotaQuestion
-from cotenant.model.amounts import Amounts
-from cotenant.model.quantities import format_amount
+from cotenant.events.requests import DebugAnswer, QuotaQuestion, debug_answer
+from cotenant.model.amounts import as_texts
 from cotenant_quota_tree.core import QuotaTreeCore
 
 MOST_QUOTAS = 1000
@@ -27,12 +26,7 @@ MOST_PODS = 1000
 
 def answer(core: QuotaTreeCore, _: datetime, body: bytes) -> Iterator[bytes | None]:
     """Yield the answer to a question; one that cannot be answered says why in `error`."""
-    try:
-        asked = msgspec.json.decode(body, type=QuotaQuestion)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        yield msgspec.json.encode(DebugAnswer(error=f"the question cannot be read: {error}"))
-        return
-    yield msgspec.json.encode(_one(core, asked) if asked.name else _all(core, asked))
+    yield debug_answer(body, QuotaQuestion, lambda asked: _one(core, asked) if asked.name else _all(core, asked))
 
 
 def _one(core: QuotaTreeCore, asked: QuotaQuestion) -> DebugAnswer:
@@ -69,30 +63,28 @@ def _summary(core: QuotaTreeCore, tree: str, quota: SolvedQuota, pods: bool) -> 
         "runtimeVersion": demands.version,
         "allowLentResource": view.lends if view is not None else False,
         "tree": tree,
-        "max": _shown(quota.max),
-        "min": _shown(quota.min),
-        "autoScaleMin": _shown(quota.scaled_min),
-        "used": _shown(sums.used),
-        "nonPreemptibleUsed": _shown(sums.non_preemptible_used),
-        "request": _shown(sums.request),
-        "nonPreemptibleRequest": _shown(sums.non_preemptible_request),
-        "sharedWeight": _shown(view.shared_weight if view is not None else {}),
-        "runtime": _shown(quota.runtime),
-        "childRequest": _shown(sums.child_request),
-        "allocated": _shown(sums.allocated),
-        "guaranteed": _shown(sums.guaranteed),
-        "selfUsed": _shown(own.used),
-        "selfNonPreemptibleUsed": _shown(own.non_preemptible_used),
-        "selfRequest": _shown(own.request),
-        "selfNonPreemptibleRequest": _shown(own.non_preemptible_request),
+        "max": as_texts(quota.max),
+        "min": as_texts(quota.min),
+        "autoScaleMin": as_texts(quota.scaled_min),
+        "used": as_texts(sums.used),
+        "nonPreemptibleUsed": as_texts(sums.non_preemptible_used),
+        "request": as_texts(sums.request),
+        "nonPreemptibleRequest": as_texts(sums.non_preemptible_request),
+        "sharedWeight": as_texts(view.shared_weight if view is not None else {}),
+        "runtime": as_texts(quota.runtime),
+        "childRequest": as_texts(sums.child_request),
+        "allocated": as_texts(sums.allocated),
+        "guaranteed": as_texts(sums.guaranteed),
+        "selfUsed": as_texts(own.used),
+        "selfNonPreemptibleUsed": as_texts(own.non_preemptible_used),
+        "selfRequest": as_texts(own.request),
+        "selfNonPreemptibleRequest": as_texts(own.non_preemptible_request),
     }
     if pods:
         found["podCache"] = {
-            f"{namespace}/{name}": {"isAssigned": held, "resource": _shown(request)}
+            f"{namespace}/{name}": {"isAssigned": held, "resource": as_texts(request)}
             for (namespace, name), held, request in islice(core.pods.counted(quota.name), MOST_PODS)
         }
     return found
 
 
-def _shown(amounts: Amounts) -> dict[str, str]:
-    return {resource: format_amount(resource, amount) for resource, amount in sorted(amounts.items())}

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from cotenant.events.requests import MOST_DEBUG_ROWS, DebugAnswer, SchedulerQuestion
+from cotenant.events.requests import MOST_DEBUG_ROWS, DebugAnswer, SchedulerQuestion, debug_answer
 from cotenant_scheduler.core import SchedulerCore
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.profile import CODES_PER_FILTER
@@ -33,21 +33,15 @@ MOST_GANGS = 1000
 
 def answer(core: SchedulerCore, _: datetime, body: bytes) -> Iterator[bytes | None]:
     """Yield the answer to a question; one that cannot be answered says why in `error`."""
-    try:
-        asked = msgspec.json.decode(body, type=SchedulerQuestion)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        yield _encoded(DebugAnswer(error=f"the question cannot be read: {error}"))
-        return
+    yield debug_answer(body, SchedulerQuestion, lambda asked: _found(core, asked))
+
+
+def _found(core: SchedulerCore, asked: SchedulerQuestion) -> DebugAnswer:
     if asked.about in ("scores", "filters"):
-        yield _encoded(_of_pod(core, asked))
-    elif asked.about in ("gangs", "gang"):
-        yield _encoded(_of_gangs(core, asked))
-    else:
-        yield _encoded(DebugAnswer(error=f"{asked.about!r} is none of scores, filters, gangs, gang"))
-
-
-def _encoded(found: DebugAnswer) -> bytes:
-    return msgspec.json.encode(found)
+        return _of_pod(core, asked)
+    if asked.about in ("gangs", "gang"):
+        return _of_gangs(core, asked)
+    return DebugAnswer(error=f"{asked.about!r} is none of scores, filters, gangs, gang")
 
 
 def _of_pod(core: SchedulerCore, asked: SchedulerQuestion) -> DebugAnswer:

@@ -18,12 +18,16 @@ Adopting LOG: the node's executor serves `cotenant.node.<node>.adopt`; the reque
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import msgspec
 
 from cotenant.model.bounds import Count
 from cotenant.model.subjects import encode_token
 
 MAX_LOG_ANSWER_BYTES = 512 * 1024
+T = TypeVar("T")
 
 
 class LogsRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -85,6 +89,15 @@ class DebugAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     text: str = ""
     json: bool = False
     error: str = ""
+
+
+def debug_answer(body: bytes, question: type[T], find: Callable[[T], DebugAnswer]) -> bytes:
+    """Return the answer to a question of this type; to one that cannot be read, what is wrong with it."""
+    try:
+        asked = msgspec.json.decode(body, type=question)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return msgspec.json.encode(DebugAnswer(error=f"the question cannot be read: {error}"))
+    return msgspec.json.encode(find(asked))
 
 
 QUOTA_DEBUG = "cotenant.quota-tree.debug"

@@ -23,15 +23,11 @@ from cotenant.api.splices import raw
 from cotenant.domain.quota.names import LABEL_PARENT, LABEL_TREE
 from cotenant.events.envelope import Event
 from cotenant.events.quotas import QuotaRuntime
-from cotenant.model.quantities import format_amount
+from cotenant.model.amounts import as_texts
 from cotenant.model.subjects import tokens
 
 ELASTIC_QUOTAS = Kind("scheduling.sigs.k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota", True, ("eq", "eqs"))
 _PREFIX = "quota.scheduling.koordinator.sh/"
-
-
-def _texts(amounts: dict[str, int]) -> dict[str, str]:
-    return {name: format_amount(name, amount) for name, amount in sorted(amounts.items())}
 
 
 def published_quota(snapshot: Snapshot) -> QuotaRuntime | None:
@@ -50,7 +46,7 @@ def compose_quota(snapshot: Snapshot) -> Overlay:
     if quota is None:
         return Overlay()
     annotations = {
-        f"{_PREFIX}{name}": msgspec.json.encode(_texts(amounts)).decode()
+        f"{_PREFIX}{name}": msgspec.json.encode(as_texts(amounts)).decode()
         for name, amounts in (
             ("runtime", quota.runtime),
             ("request", quota.request),
@@ -64,7 +60,7 @@ def compose_quota(snapshot: Snapshot) -> Overlay:
     }
     if quota.reason:
         annotations["cotenant.io/reason"] = quota.reason
-    return Overlay(annotations=annotations, status={"used": raw(_texts(quota.used))})
+    return Overlay(annotations=annotations, status={"used": raw(as_texts(quota.used))})
 
 
 def _quota_of(event: Event) -> tuple[str, str] | None:

@@ -42,6 +42,7 @@ from cotenant.events.node.resources import NodeResources
 from cotenant.events.node.runs import ExecutorStatus
 from cotenant.events.node.topology import MachineTopology
 from cotenant.kinds.node_columns import ANNOTATION_UNMEASURED, CONDITION_ZONE_DISRUPTED, LAYOUT
+from cotenant.model.amounts import as_texts
 from cotenant.model.names import (
     ANNOTATION_NODE_RESERVATION,
     ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE,
@@ -83,7 +84,7 @@ def compose_node(snapshot: Snapshot) -> Overlay:
     if executor is not None:
         labels = {LABEL_HOSTNAME: snapshot.address.name, **executor.labels}
         taints += executor.taints
-        capacity |= {name: format_amount(name, amount) for name, amount in sorted(executor.capacity.items())}
+        capacity |= as_texts(executor.capacity)
         annotations = _annotations(executor)
         status |= _machine(executor)
     if machine is not None and machine.unavailable:
@@ -92,12 +93,12 @@ def compose_node(snapshot: Snapshot) -> Overlay:
     sources = NodeSources(declared, executor, resources, condition)
     annotations |= derived_annotations(sources)
     if resources is not None:
-        capacity |= {name: format_amount(name, amount) for name, amount in resources.devices.items()}
+        capacity |= as_texts(resources.devices)
         own = declared.metadata.labels
         labels = {**{key: text for key, text in resources.device_labels.items() if key not in own}, **labels}
     if resources is not None and not resources.withdrawn:
         overcommitted = overcommitted_amounts(resources)
-        capacity |= {name: format_amount(name, amount) for name, amount in overcommitted.items()}
+        capacity |= as_texts(overcommitted)
     allocatable = _allocatable(sources)
     if condition is not None:
         taints += condition.taints

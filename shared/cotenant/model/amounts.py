@@ -26,6 +26,11 @@ def parse_amounts(quantities: Mapping[str, Scalar]) -> dict[str, int]:
     return {resource: parse_amount(resource, quantity) for resource, quantity in quantities.items()}
 
 
+def as_texts(amounts: Amounts) -> dict[str, str]:
+    """Quantities as objects hold them, in the order of the resources."""
+    return {resource: format_amount(resource, amount) for resource, amount in sorted(amounts.items())}
+
+
 def format_amounts(amounts: Amounts) -> str:
     """`cpu:1,memory:3`, sorted; `<empty>` where there is none."""
     return _formatted(tuple(amounts.items()))

@@ -22,8 +22,7 @@ from cotenant.events.quotas import ProfiledQuota
 from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS
 from cotenant.kinds.koordinator.elastic_quota_profiles import QUOTA_PROFILES, profiled
 from cotenant.log.plans import Plan, object_write
-from cotenant.model.amounts import Amounts
-from cotenant.model.quantities import format_amount
+from cotenant.model.amounts import as_texts
 from cotenant_gateway.planning.documents import admitted
 from cotenant_gateway.planning.updates import with_generation
 from cotenant_gateway.read_model.core import GatewayCore
@@ -77,9 +76,9 @@ def profiled_document(wanted: ProfiledQuota, existing: msgspec.Raw | None) -> ms
     labels, annotations = member_object(metadata, "labels"), member_object(metadata, "annotations")
     labels.update({key: raw(value) for key, value in wanted.labels.items()})
     for key, amounts in ((ANNOTATION_TOTAL, wanted.total), (ANNOTATION_UNSCHEDULABLE, wanted.unschedulable)):
-        annotations[key] = raw(msgspec.json.encode(_texts(amounts)).decode())
+        annotations[key] = raw(msgspec.json.encode(as_texts(amounts)).decode())
     metadata["labels"], metadata["annotations"] = raw(labels), raw(annotations)
-    spec["min"], spec["max"] = raw(_texts(wanted.min)), raw(_texts(wanted.max))
+    spec["min"], spec["max"] = raw(as_texts(wanted.min)), raw(as_texts(wanted.max))
     top["metadata"], top["spec"] = raw(metadata), raw(spec)
     return raw(top)
 
@@ -89,5 +88,3 @@ def _head(kind: Kind, wanted: ProfiledQuota) -> dict[str, msgspec.Raw]:
     return {"apiVersion": raw(kind.api_version), "kind": raw(kind.kind), "metadata": raw(metadata)}
 
 
-def _texts(amounts: Amounts) -> dict[str, str]:
-    return {name: format_amount(name, amount) for name, amount in sorted(amounts.items())}

@@ -28,8 +28,8 @@ from cotenant.domain.reservations.names import (
     HIGHEST_PRIORITY,
     POLICIES,
 )
+from cotenant.model.amounts import as_texts
 from cotenant.model.names import LABEL_PRIORITY
-from cotenant.model.quantities import format_amount
 
 DEFAULT_NAMESPACE = "default"
 FAKE_CONTAINER = "__internal_fake_container__"
@@ -126,7 +126,7 @@ def _replace_requests(spec: Members, wanted: Mapping[str, int]) -> None:
     for name in ("containers", "initContainers"):
         if name in spec and is_array(spec[name]):
             spec[name] = raw([_without_requests(each) for each in elements(spec[name])])
-    amounts = {name: format_amount(name, amount) for name, amount in sorted(wanted.items())}
+    amounts = as_texts(wanted)
     added = raw({"name": FAKE_CONTAINER, "resources": {"requests": amounts, "limits": amounts}})
     known = elements(spec["containers"]) if "containers" in spec and is_array(spec["containers"]) else []
     spec["containers"] = raw([*known, added])

@@ -7,7 +7,7 @@ place or match, as errors of fields.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -35,8 +35,8 @@ from cotenant.events.reservations import (
     ReservationStatus,
     available_conditions,
 )
+from cotenant.model.amounts import as_texts
 from cotenant.model.durations import DurationError, parse_duration
-from cotenant.model.quantities import format_amount
 from cotenant.model.subjects import tokens
 
 RESERVATIONS = Kind("scheduling.koordinator.sh", "v1alpha1", "reservations", "Reservation", False)
@@ -79,15 +79,11 @@ def _overlay(
         status["nodeName"] = raw(node)
     for name, amounts in (("allocatable", data.allocatable), ("allocated", data.allocated)):
         if amounts:
-            status[name] = raw(_quantities(amounts))
+            status[name] = raw(as_texts(amounts))
     if data.owners:
         owners = [{"namespace": owner.namespace, "name": owner.name, "uid": owner.uid} for owner in data.owners]
         status["currentOwners"] = raw(owners)
     return Overlay(status=status, conditions=tuple(_condition(condition) for condition in conditions))
-
-
-def _quantities(amounts: Mapping[str, int]) -> dict[str, str]:
-    return {name: format_amount(name, amount) for name, amount in sorted(amounts.items())}
 
 
 def _condition(condition: ReservationCondition) -> dict[str, str]:

@@ -31,7 +31,7 @@ from cotenant.events.objects import ObjectStored
 from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS, published_quota
 from cotenant.kinds.pods import PODS
 from cotenant.log.plans import PlannedWrite, object_write
-from cotenant.model.amounts import Amounts, exceeding, larger, masked, plus, without_zeros
+from cotenant.model.amounts import Amounts, as_texts, exceeding, larger, masked, plus, without_zeros
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
 from cotenant.model.quantities import QuantityError, format_amount
 from cotenant_gateway.admission.review import ObjectSource, Review
@@ -78,7 +78,7 @@ def charge_quota(review: Review) -> PlannedWrite | None:
     above = exceeding(masked(charged, request), quota.admission or quota.max)
     if above:
         raise forbidden(PODS, pod.metadata.name, _refusal(found[0], quota, request, charged, above))
-    text = msgspec.json.encode({key: format_amount(key, amount) for key, amount in sorted(charged.items())}).decode()
+    text = msgspec.json.encode(as_texts(charged)).decode()
     payload = ObjectStored(object=with_annotation(stored.raw, ANNOTATION_CHILD_REQUEST, text))
     return object_write(found[0].address, payload, stored.sequence, causes=(f"LOG:{found[0].version}",))
 

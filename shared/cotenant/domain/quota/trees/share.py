@@ -50,36 +50,25 @@ def _share_lists(
         floor if request > floor or not lending else request
         for request, floor, lending in zip(requests, floors, lends, strict=True)
     ]
+    rest = total - sum(runtime)
     # Without weight a sibling never gets more than its floor.
-    needs = [
-        request - floor if request > floor and weight > 0 else 0
-        for request, floor, weight in zip(requests, floors, weights, strict=True)
-    ]
-    missing, rounds = _split_in_rounds(total - sum(runtime), weights, needs)
-    return [has + need - lacks for has, need, lacks in zip(runtime, needs, missing, strict=True)], rounds
-
-
-def _split_in_rounds(rest: int, weights: Sequence[int], needs: Sequence[int]) -> tuple[list[int], int]:
-    """Split `rest` among those that need anything, in rounds, until nothing is left or nobody needs more. Return what each
-    still needs, and the number of splits. Who needs anything has a positive weight."""
-    missing = list(needs)
-    competing = [index for index, need in enumerate(needs) if need]
+    competing = [index for index, floor in enumerate(floors) if requests[index] > floor and weights[index] > 0]
     rounds = 0
     while rest > 0 and competing:
         parts = split(rest, [weights[index] for index in competing])
         still_competing: list[int] = []
         rest = 0
         for index, part in zip(competing, parts, strict=True):
-            lacks = missing[index] - part
-            if lacks > 0:
+            granted, request = runtime[index] + part, requests[index]
+            if granted < request:
                 still_competing.append(index)
-                missing[index] = lacks
+                runtime[index] = granted
             else:
-                rest -= lacks
-                missing[index] = 0
+                rest += granted - request
+                runtime[index] = request
         competing = still_competing
         rounds += 1
-    return missing, rounds
+    return runtime, rounds
 
 
 def split(rest: int, weights: Sequence[int]) -> list[int]:

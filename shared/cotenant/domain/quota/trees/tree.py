@@ -182,11 +182,9 @@ class QuotaTree(Climbing):
                 if guaranteed != before:
                     put(level.guaranteed, resource, guaranteed)
                     upwards[resource] = guaranteed - before
-            parent = level.parent
-            if not upwards or parent is None or level.index < 0:
+            parent, family = level.parent, level.family
+            if not upwards or parent is None or family is None:
                 return
-            family = parent.below
-            assert family is not None
             for resource in upwards:
                 family.guarantee(level.index, resource, level.guaranteed.get(resource, 0))
             self._mark_stale(parent)
@@ -270,14 +268,13 @@ class QuotaTree(Climbing):
         runtime = self.runtime(name)
         node, parent = quota.node, quota.parent
         assert parent is not None
-        shared = parent.below is not None and quota.index >= 0
         return SolvedQuota(
             name=name,
             parent=parent.name,
             reason=quota.reason,
             min=node.min,
             max=node.max,
-            scaled_min=parent.below.scaled_min(quota.index) if shared and parent.below is not None else node.min,
+            scaled_min=quota.family.scaled_min(quota.index) if quota.family is not None else node.min,
             runtime=runtime,
             sums=sums,
             overused=exceeding(sums.used, runtime),
