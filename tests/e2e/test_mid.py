@@ -103,7 +103,7 @@ def test_a_mid_pod_has_its_mid_resources_and_ends_when_the_node_offers_less(stac
         {"cpu.shares": str(shares), "cpu.cfs_quota_us": quota, "memory.limit_in_bytes": memory},
         {"cpu.weight": str(1 + (shares - 2) * 9999 // 262142), "cpu.max": f"{quota} 100000", "memory.max": memory},
     )
-    if values_of(uid, host):
+    if any(Path("/sys/fs/cgroup").glob(f"**/cotenant/{host}/besteffort")):  # else the stack works in a sandboxed tree
         wait_for("its values", lambda: values_of(uid, host) in wanted)
 
     stack.apply(offering(10))

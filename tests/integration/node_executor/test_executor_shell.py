@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
@@ -333,15 +333,25 @@ async def test_the_end_of_a_stopped_pod_is_reported_before_the_next_sample() -> 
 async def test_a_delivery_that_changes_nothing_causes_no_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
     log, node = MemoryLog(), new_node()
     seen: list[str] = []
+    changed = asyncio.Event()
     step, apply = node.step, node.apply
 
     def stepped(now: datetime, *, sample: bool = True) -> list[Event]:
         seen.append("cycle")
-        return step(now, sample=sample)
+        found = step(now, sample=sample)
+        changed.set()
+        return found
 
     def applied(event: Event) -> None:
         apply(event)
         seen.append(event.subject)
+        changed.set()
+
+    async def until(true: Callable[[], bool]) -> None:
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not true():
+                changed.clear()
+                await changed.wait()
 
     monkeypatch.setattr(node, "step", stepped)
     monkeypatch.setattr(node, "apply", applied)
@@ -349,12 +359,9 @@ async def test_a_delivery_that_changes_nothing_causes_no_cycle(monkeypatch: pyte
         await place(log, "job")
         await reported(log, "job", RunPhase.RUNNING)
         subject = condition_subject(NODE)
-        async with asyncio.timeout(WAIT_SECONDS):
-            while node.due(datetime.now(UTC)):  # noqa: ASYNC110 - nothing is said meanwhile
-                await asyncio.sleep(PERIOD)
-            await store(log, subject, NodeCondition(node=NODE, status="True"))
-            while subject not in seen:  # noqa: ASYNC110 - nothing is said meanwhile
-                await asyncio.sleep(0)
+        await until(lambda: not node.due(datetime.now(UTC)))
+        await store(log, subject, NodeCondition(node=NODE, status="True"))
+        await until(lambda: subject in seen)
         for _ in range(20):
             await asyncio.sleep(0)
         assert seen[-1] == subject
@@ -378,20 +385,25 @@ async def test_a_stopped_pod_leaves_one_message_of_its_run_which_expires() -> No
         assert await log.head(run_subject(NODE, "default", "job")) == head
 
 
-async def test_a_node_s_own_reports_are_not_read_again_unless_it_loads(nats_server: NatsServer) -> None:
-    log = await connect(nats_server.url, "executor")
-    await log.declare()
+async def test_a_node_s_own_reports_are_not_read_again_unless_it_loads() -> None:
+    log, subject = MemoryLog(), run_subject(NODE, "default", "job")
     async with living(log) as shell:
         await place(log, "job")
         await reported(log, "job", RunPhase.RUNNING)
+        running = await log.head(subject)
         await place(log, "job", phase=PlacementPhase.TERMINATING)
         await reported(log, "job", RunPhase.STOPPED)
-        head = await log.head(run_subject(NODE, "default", "job"))
-        assert head is not None
-        assert shell.node.core.last_sequence(run_subject(NODE, "default", "job")) == head.sequence
-    shell.reports.begin(shell.node)
-    assert not shell.reports.knows(head.sequence)
-    await log.close()
+        stopped = await log.head(subject)
+        # By then the reports before it are folded.
+        await place(log, "next")
+        await reported(log, "next", RunPhase.RUNNING)
+        assert running is not None
+        assert stopped is not None
+        assert shell.node.core.last_sequence(subject) == stopped.sequence
+        assert shell.reports.knows(stopped.sequence)
+        assert not shell.reports.knows(stopped.sequence), "each is asked for once"
+        shell.reports.begin(shell.node)
+        assert not shell.reports.knows(running.sequence), "a node that loads reads everything"
 
 
 async def test_an_executor_that_starts_on_a_full_log_runs_its_pods_and_stores_its_marker_when_there_is_room(

@@ -12,7 +12,7 @@ from cotenant_console.api.credentials import Server
 from cotenant_console.demo.interpreter import Interpreter
 from cotenant_verification.bench.colocation.pods import ColocationPods
 
-LIMIT_SECONDS = 30.0
+LIMIT_SECONDS = 60.0
 NO_PODS: dict[str, list[object]] = {"items": []}
 
 

@@ -24,6 +24,7 @@ from cotenant_node_executor.core.plan import CyclePlan
 from cotenant_node_executor.sampling.latency.readings import ServiceReading
 from cotenant_node_executor.sampling.snapshot import PodSample, UsageSnapshot
 from cotenant_node_executor.sampling.threads import ThreadUsage
+from cotenant_node_executor.strategies.memory import page_cache
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.strategies.registry import strategies_of
 from cotenant_node_executor.strategies.sections import QOS, THRESHOLD
@@ -265,6 +266,8 @@ def test_a_dry_run_that_begins_takes_back_what_was_done(strategy: Strategy, path
     bench = running(strategy.name)
     cycles(bench)
     before = values_of(strategy.name, bench)
+    # On this kernel page-cache orders reclaim instead.
+    assert before or not strategy.sets or strategy.name == page_cache.NAME, "the case sets nothing"
     bench.store(slo_subject(NODE), node_slo(CASES[strategy.name], *path))
     cycles(bench)
     assert values_of(strategy.name, bench) == {}
