@@ -23,7 +23,7 @@ async def test_a_service_that_ended_between_two_windows_is_waited_for() -> None:
         await exchange.until_connected(["service-0"])
         ended.close()
         await ended.wait_closed()
-        while not exchange.over("service-0"):
+        while not exchange.over("service-0"):  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0)
         waiting = asyncio.ensure_future(exchange.until_connected(["service-0"]))
         await asyncio.sleep(0)
