@@ -92,7 +92,8 @@ class StrategyDecision(Struct, frozen=True):
 
 
 class Problems(Value, frozen=True):
-    """A strategy's problem: what cannot be done, where, why. `strategy` is "" for values of the NodeSLO that cannot be read."""
+    """A problem: what cannot be done, where, why. `strategy` is "" for values of the NodeSLO that cannot be read, and for host
+    applications that are not measured."""
 
     strategy: str
     texts: tuple[str, ...]
