@@ -1,8 +1,8 @@
 """The control groups of host applications.
 
 In: an application of the node SLO, the driver. Out: its directory below the mount; which ones a snapshot lacks.
-`Kubepods` and the tiers below it mean a kubelet's directories where there is one on this machine, and otherwise the
-executor's own: there `hadoop-yarn` below the best-effort tier is a group beside the best-effort pods.
+`Kubepods` and the tiers below it mean a kubelet's directories where there is one on this machine, and otherwise the executor's own: there `hadoop-yarn` below the
+best-effort tier is a group beside the best-effort pods.
 """
 
 from __future__ import annotations
