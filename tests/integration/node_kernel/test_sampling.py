@@ -93,7 +93,7 @@ def test_a_group_removed_behind_the_drivers_back_is_named_and_left_out(kernel_dr
         path.parent.rmdir()
     snapshot = sampler.snapshot(time.monotonic_ns())
     assert set(snapshot.pods) == {"b"}
-    assert [(each.group, each.reason) for each in snapshot.skipped] == [("poda", "there is no such group")]
+    assert [(each.group, each.reason) for each in snapshot.skipped] == [("poda", "the group has gone")]
 
 
 def test_pressure_of_a_pod_is_read_where_the_kernel_has_it(

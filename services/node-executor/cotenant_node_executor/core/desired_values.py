@@ -27,9 +27,7 @@ from cotenant_node_executor.core.composer import Composed, Composer, with_resets
 from cotenant_node_executor.core.dry_runs import DryRunResult, DryRuns
 from cotenant_node_executor.core.initial_values import InitialValues
 from cotenant_node_executor.core.observation import NO_STORAGE, Observation, same_figures
-from cotenant_node_executor.sampling.host_applications import unmeasured
 from cotenant_node_executor.sampling.snapshot import UsageSnapshot
-from cotenant_node_executor.strategies.node_slo import NODE_SLO
 from cotenant_node_executor.strategies.pod_view import REMEMBERED_SHAPES, PodShape, PodView
 from cotenant_node_executor.strategies.pods.pod_values import burstable_milli
 from cotenant_node_executor.strategies.registry import STRATEGIES, precedence
@@ -99,7 +97,7 @@ class DesiredTargets:
         self._evicting: frozenset[str] = frozenset()
         self._storage, self._volumes = NO_STORAGE, NO_DEVICES
         self._problems: dict[str, tuple[str, ...]] = {}
-        """Problems without their reasons: of strategies' last decisions, by name; `NODE_SLO`'s own."""
+        """Strategies' problems as of their last decisions, by name, without their reasons."""
         self.reclaims: list[tuple[str, Reclaim]] = []
         """Orders to reclaim since this was last emptied, each with its strategy."""
         self.problems: list[Problems] = []
@@ -169,8 +167,6 @@ class DesiredTargets:
         if seen.spike is not None and seen.spike is not self._spike:
             self._due.update(self._on_spike)
         self._spike = seen.spike
-        if seen.snapshot is not None and (seen.snapshot.skipped or NODE_SLO in self._problems):
-            self._take_problems(NODE_SLO, unmeasured(seen.snapshot))
         if self._on_cycle:
             self._due.update(self._on_cycle)
         if resources is not self._resources:
@@ -326,7 +322,7 @@ class DesiredTargets:
             self._orders.pop(strategy, None)
 
     def _take_problems(self, strategy: str, texts: tuple[str, ...]) -> None:
-        """Record problems, of a strategy or NODE_SLO, that differ from the last ones in more than their reasons."""
+        """Record a strategy's problems if they differ from the last time in more than their reasons."""
         plain = tuple([each.partition(": ")[0] for each in texts])
         if not texts:
             self._problems.pop(strategy, None)

@@ -1,7 +1,7 @@
 """The control groups of host applications.
 
-In: an application of the node SLO, the driver. Out: its directory below the mount; which ones a snapshot lacks.
-`Kubepods` and the tiers below it mean a kubelet's directories where there is one on this machine, and otherwise the executor's own: there `hadoop-yarn` below the
+In: an application of the node SLO, the driver. Out: its directory below the mount. `Kubepods` and the tiers below it mean a
+kubelet's directories where there is one on this machine, and otherwise the executor's own: there `hadoop-yarn` below the
 best-effort tier is a group beside the best-effort pods.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from posixpath import join
 
-from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.sampling.wanted import HostApplication
 from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver, detect_layout, host_application_dir
 from cotenant_node_executor.targets.interface import CgroupDriver, CgroupVersion, Stat
@@ -34,12 +33,3 @@ def application_directory(application: HostApplication, layout: KubeletCgroupDri
     if layout is None and own is not None:
         return join(own_root, own)
     return host_application_dir(layout or KubeletCgroupDriver.SYSTEMD, application.name, application.qos, application.path)
-
-
-def unmeasured(snapshot: UsageSnapshot) -> tuple[str, ...]:
-    """Return the applications that could not be measured, each with the reason: what they use counts as the system's."""
-    return tuple([
-        f"host application {each.application} is not measured: {each.group}: {each.reason}"
-        for each in snapshot.skipped
-        if each.application
-    ])

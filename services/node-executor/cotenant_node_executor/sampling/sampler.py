@@ -188,7 +188,7 @@ class Sampler:
     ) -> dict[str, HostApplicationSample]:
         found: dict[str, HostApplicationSample] = {}
         for name, directory in sorted(applications.items()):
-            usage = self._read(directory, now, fresh, skipped, application=name)
+            usage = self._read(directory, now, fresh, skipped, foreign=True)
             if usage is not None:
                 found[name] = HostApplicationSample(name, usage)
         return found
@@ -201,24 +201,24 @@ class Sampler:
         skipped: list[Skipped],
         *,
         pressure: bool = True,
-        application: str = "",
+        foreign: bool = False,
     ) -> GroupUsage | None:
         version = self._driver.version
-        key = f"{'host' if application else 'own'}:{group}"
+        key = f"{'host' if foreign else 'own'}:{group}"
         last = self._last.get(key)
-        path_of = self._driver.host_stat_path if application else self._driver.stat_path
+        path_of = self._driver.host_stat_path if foreign else self._driver.stat_path
         files = last.files if last else counter_files(path_of, group)
         try:
             texts = read_counters(files)
             if texts is None:
-                skipped.append(Skipped(group, "there is no such group", application))
+                skipped.append(Skipped(group, "the group has gone"))
                 return None
             used = CumulativeCounter(parse_cpu_usage_ns(version, texts.usage), now)
             stat = parse_cpu_stat(version, texts.stat) if "nr_periods" in texts.stat else None
             memory = parse_memory_stat(version, texts.memory) if texts.memory else None
             stalls = read_pressures(files) if pressure and self._group_pressure else _NO_PRESSURE
         except (OSError, ValueError) as error:
-            skipped.append(Skipped(group, str(error), application))
+            skipped.append(Skipped(group, str(error)))
             return None
         periods = None if stat is None else (stat.nr_periods, stat.nr_throttled)
         fresh[key] = _Last(used, periods, files)

@@ -65,7 +65,6 @@ class SystemUsage(Value, frozen=True):
 class Skipped(msgspec.Struct, frozen=True):
     group: str
     reason: str
-    application: str = ""  # the host application's name, if the group is one's
 
 
 class UsageSnapshot(Value, frozen=True):
@@ -76,7 +75,7 @@ class UsageSnapshot(Value, frozen=True):
     pods: dict[str, PodSample]  # by uid
     tiers: dict[str, GroupUsage]  # "burstable", "besteffort" where the directory exists
     host_applications: dict[str, HostApplicationSample] = {}
-    skipped: tuple[Skipped, ...] = ()  # groups that are not there or could not be read in this round
+    skipped: tuple[Skipped, ...] = ()  # groups that vanished or could not be read in this round
 
 
 class TriggerCheck(msgspec.Struct, frozen=True):

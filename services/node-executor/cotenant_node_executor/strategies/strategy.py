@@ -92,8 +92,7 @@ class StrategyDecision(Struct, frozen=True):
 
 
 class Problems(Value, frozen=True):
-    """A problem: what cannot be done, where, why. `strategy` is "" for values of the NodeSLO that cannot be read, and for host
-    applications that are not measured."""
+    """A strategy's problem: what cannot be done, where, why. `strategy` is "" for values of the NodeSLO that cannot be read."""
 
     strategy: str
     texts: tuple[str, ...]

@@ -11,19 +11,17 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from cotenant.events.node.execution import Execution
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.core.executions import Executions
-from cotenant_node_executor.sampling.snapshot import Skipped, UsageSnapshot
 from cotenant_node_executor.sampling.wanted import wanted_by
 from cotenant_node_executor.strategies.node_slo import NODE_SLO, NodeSLOReader
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.sections import is_dry_run
 from cotenant_node_executor.strategies.strategy import Problems
 from cotenant_node_executor.targets.interface import WriteReport
-from tests.unit.node_executor.builders_node_executor import NODE, Bench, batch, slo, snapshot
+from tests.unit.node_executor.builders_node_executor import NODE, Bench, batch, slo
 
 QOS, THRESHOLD, BURST, SYSTEM = "resourceQOSStrategy", "resourceUsedThresholdWithBE", "cpuBurstStrategy", "systemStrategy"
 PARTS = {
@@ -213,17 +211,3 @@ def test_the_executor_publishes_it_as_a_refusal_and_what_was_folded_first_stays(
     assert said[0].causes == (event.ref,)
     assert bench.core.findings == [], "no dead letter"
     assert bench.look(1).core.plan(bench.now).problems == (), "reported once"
-
-
-def test_host_applications_without_a_control_group_are_named_once_and_again_after_they_were_there() -> None:
-    bench = Bench().load()
-    there = snapshot(1000)
-    lacking = replace(there, skipped=(Skipped("hadoop-yarn", "there is no such group", "yarn"), Skipped("poda", "gone")))
-
-    def texts(reading: UsageSnapshot) -> list[str]:
-        bench.reading = reading
-        problems = bench.look(1).core.plan(bench.now).problems
-        return [text for each in problems if each.strategy == NODE_SLO for text in each.texts]
-
-    named = "host application yarn is not measured: hadoop-yarn: there is no such group"
-    assert [texts(each) for each in (lacking, lacking, there, lacking)] == [[named], [], [], [named]]
