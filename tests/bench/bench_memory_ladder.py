@@ -24,10 +24,8 @@ import sys
 import time
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
-from cotenant.events.node.execution import Execution
 from cotenant_node_executor.targets.cgroup.driver import open_driver
 from cotenant_node_executor.targets.cgroup.tree import read_file
 from cotenant_node_executor.targets.interface import UNLIMITED_TEXT, CgroupDriver, CgroupVersion, Knob
@@ -101,8 +99,7 @@ class Ladder:
         section: dict[str, object] = {"enable": True, "memoryEvictThresholdPercent": THRESHOLD}
         section |= {"memoryEvictLowerPercent": LOWER}
         section |= {"cpuSuppressPolicy": "cpuset", "cpuSuppressThresholdPercent": 100}
-        spec = msgspec.Raw(msgspec.json.encode({"resourceUsedThresholdWithBE": section}))
-        await self._harness.node_slo(spec=spec)
+        await self._harness.node_slo({"resourceUsedThresholdWithBE": section})
 
     def _kills(self, group: str) -> int:
         """How often the kernel killed in this group, and below on v2, for want of memory."""
@@ -183,8 +180,8 @@ class Ladder:
         await harness.wait("an event tells the eviction", lambda: harness.executions("memory-evict"))
         stopped = [text for event in harness.facts if (text := getattr(event.data, "memory_pressure", ""))]
         await harness.wait("an event tells the relief", lambda: harness.executions("memory-relief"))
-        said = [_summary(event.data) for event in harness.executions("memory-evict")]
-        steps = [_percent(texts) for texts in (stopped, [_summary(e.data) for e in harness.executions("memory-relief")], said)]
+        relieved, said = ([each.summary for each in harness.executions(topic)] for topic in ("memory-relief", "memory-evict"))
+        steps = [_percent(texts) for texts in (stopped, relieved, said)]
         if None in steps or steps != sorted(each for each in steps if each is not None):
             found.wrong.append(f"the steps were taken at {steps} % of memory: placing stopped, relief, eviction")
         ended = {name: run for name, run in harness.runs.items() if run.phase.terminal}
@@ -242,10 +239,6 @@ def _percent(said: list[str]) -> int | None:
     """What of the node's memory was used when a step was taken, by its first report: a relief is told when it is over."""
     found = re.search(r"node memory (\d+)% used", said[0]) if said else None
     return int(found[1]) if found is not None else None
-
-
-def _summary(data: object) -> str:
-    return data.summary if isinstance(data, Execution) else ""
 
 
 def told(runs: list[Run]) -> int:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from cotenant.events.node.execution import Execution
 from tests.integration.gateway.gateway_process import PODS, WAIT_SECONDS, GatewayProcess, with_kubectl
 from tests.integration.node_executor.executor_harness import NODE, Harness
 from tests.integration.node_executor.test_enforcement import batch_pod
@@ -57,14 +54,9 @@ async def test_an_eviction_is_in_the_nodes_events_and_its_causes_go_back_to_the_
         await harness.place(stored, stored["metadata"]["uid"])
         await harness.running("job")
         await harness.wait("usage was reported", lambda: [e for e in harness.facts if e.subject.startswith("usage.")])
-        await harness.node_slo(spec=msgspec.Raw(json.dumps({"resourceUsedThresholdWithBE": EVICT}).encode()))
+        await harness.node_slo({"resourceUsedThresholdWithBE": EVICT})
         await harness.ended("job")
-
-        def is_told() -> bool:
-            found = [event.data for event in harness.executions("memory-evict")]
-            return any(isinstance(data, Execution) and "evicted by memory-evict" in data.summary for data in found)
-
-        await harness.wait("the eviction is told", is_told)
+        await harness.wait("the eviction is told", lambda: harness.summary("memory-evict", "evicted by memory-evict"))
 
         described = await gateway.kubectl(tmp_path, "describe", "node", NODE)
         conditions, _, events = described.partition("Events:")

@@ -64,10 +64,10 @@ async def test_an_evicted_pod_is_deleted_by_the_gateway_and_ended_by_kubelet(
         _, job = tree.container(pod, "job", BURN)
         harness.start("--pods", "kubelet", "--kubelet-cgroup-root", harness.base, "--container-logs", str(tree.logs))
         await harness.node_slo(
+            {"resourceUsedThresholdWithBE": STARVED},
             enable=True,
             cpu_suppress_policy="cfsQuota",
             cpu_suppress_threshold_percent=0,
-            spec=msgspec.Raw(json.dumps({"resourceUsedThresholdWithBE": STARVED}).encode()),
         )
         await harness.place(stored, uid)
         await harness.running("batch")

@@ -93,12 +93,6 @@ async def real_time(harness: Harness, script: str) -> str:
     return uid
 
 
-def says(harness: Harness, topic: str, part: str) -> str:
-    """The first event of a topic in which a text occurs."""
-    words = [event.data.summary for event in harness.executions(topic)]  # type: ignore[attr-defined]
-    return next((text for text in words if part in text), "")
-
-
 def guard_pid(harness: Harness) -> int:
     procs = CPU_TREE / harness.base / "cotenant" / NODE / "guard" / "cgroup.procs"
     return int(procs.read_text().split()[0])
@@ -114,7 +108,7 @@ async def test_busy_threads_get_long_slices_and_best_effort_is_idle_as_a_whole(h
     await harness.wait("best-effort is idle", lambda: harness.value("besteffort", Knob.CPU_IDLE) == "1")
 
     def slices() -> bool:
-        said = [change for event in harness.executions("protection") for change in event.data.changes]  # type: ignore[attr-defined]
+        said = [change for each in harness.executions("protection") for change in each.changes]
         return any(change.target.endswith("slice") and change.new == "100000000" for change in said)
 
     await harness.wait("a long slice", slices)
@@ -138,7 +132,7 @@ async def test_a_pod_that_asks_for_it_is_real_time_until_it_does_not_any_more_an
         await harness.wait(f"no budget of {group}", lambda group=group: harness.number(group, Knob.CPU_RT_RUNTIME) == 0)  # type: ignore[misc]
     family = CPU_TREE / harness.base / "cotenant/cpu.rt_runtime_us"
     await harness.wait("the directory above has its own back", lambda: family.read_text().strip() == "0")
-    assert not says(harness, "refusals", "")
+    assert not harness.executions("refusals")
 
 
 @needs_budgets
@@ -149,7 +143,7 @@ async def test_an_overload_ends_the_real_time_class_and_the_rest_keeps_its_share
     go.touch()
     await until_classes(harness, uid, {os.SCHED_OTHER})
 
-    text = await harness.wait("an event says why", lambda: says(harness, "protection", "realtime -> fair"))
+    text = await harness.wait("an event says why", lambda: harness.summary("protection", "realtime -> fair"))
     assert "real-time threads used" in text
     took_ms = float(text.rpartition("fair after ")[2].partition(" ms")[0])
     assert took_ms < 50
@@ -181,7 +175,7 @@ async def test_without_its_guard_nothing_stays_real_time(harness: Harness) -> No
     uid = await real_time(harness, LIGHT)
     os.kill(guard_pid(harness), signal.SIGKILL)
     await until_classes(harness, uid, {os.SCHED_OTHER})
-    await harness.wait("an event says why", lambda: says(harness, "protection", "the guard ended"))
+    await harness.wait("an event says why", lambda: harness.summary("protection", "the guard ended"))
 
 
 @needs_budgets
@@ -190,5 +184,5 @@ async def test_directories_above_that_give_no_budget_are_named(harness: Harness)
     await protect(harness)
     uid = await harness.place(latency_sensitive("service", LIGHT, "realtime"))
     await harness.running("service")
-    await harness.wait("it is said", lambda: says(harness, "refusals", "the directories above give less"))
+    await harness.wait("it is said", lambda: harness.summary("refusals", "the directories above give less"))
     assert classes(harness, uid) == {os.SCHED_OTHER}

@@ -42,6 +42,7 @@ from cotenant_node_executor.targets.interface import (
     NodeCapabilities,
     WriteReport,
 )
+from tests.builders import encoded
 from tests.unit.node_executor.builders_node_executor import (
     GIB,
     NODE,
@@ -162,7 +163,7 @@ def node_slo(case: Case, *dry: str) -> NodeSLORendered:
         inner = inner.setdefault(name, {})
     if inner is not sections:
         inner["dryRun"] = True
-    return slo(**case.fields, spec=msgspec.Raw(msgspec.json.encode(sections)))
+    return slo(**case.fields, spec=encoded(sections))
 
 
 def pods(case: Case) -> list[Pod]:

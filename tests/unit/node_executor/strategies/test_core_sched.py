@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -38,6 +37,7 @@ from cotenant_node_executor.targets.other.core_groups import (
 )
 from cotenant_node_executor.targets.other.threads import SchedulingCalls
 from cotenant_node_executor.targets.other.writer import OtherWriter
+from tests.builders import encoded
 from tests.unit.node_executor.builders_node_executor import batch, capabilities, pod, service, situation, slo
 
 GROUP = ProcessAttribute.CORE_GROUP
@@ -79,7 +79,7 @@ def core_kernel() -> NodeCapabilities:
 
 def core_slo(policy: str = "coreSched", **classes: dict[str, Any]) -> NodeSLORendered:
     section = {"policies": {"cpuPolicy": policy}, **{name: {"cpuQOS": qos} for name, qos in classes.items()}}
-    return slo(spec=msgspec.Raw(json.dumps({"resourceQOSStrategy": section}).encode()))
+    return slo(spec=encoded({"resourceQOSStrategy": section}))
 
 
 ON = core_slo(lsClass={"enable": True}, beClass={"enable": True})

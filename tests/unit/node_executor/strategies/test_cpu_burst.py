@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
@@ -32,7 +31,7 @@ from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import NodePolicy, StrategyDecision
 from cotenant_node_executor.targets.cgroup.levels import FileChange, WritePhase, plan
 from cotenant_node_executor.targets.interface import Knob
-from tests.builders import container
+from tests.builders import container, encoded
 from tests.unit.node_executor.builders_node_executor import NODE, batch, capabilities, pod, situation, slo, snapshot, usage
 
 SECOND_NS = 1_000_000_000
@@ -46,7 +45,7 @@ def web(name: str = "web", cpu: str = "2", qos: str = "LS", **more: Any) -> Pod:
 
 
 def burst_slo(**section: Any) -> NodeSLORendered:
-    return slo(spec=msgspec.Raw(json.dumps({"cpuBurstStrategy": {"policy": "auto", **section}}).encode()))
+    return slo(spec=encoded({"cpuBurstStrategy": {"policy": "auto", **section}}))
 
 
 def reading(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
@@ -29,7 +28,8 @@ from cotenant_node_executor.strategies.cpu.evict.victims import (
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.strategies.strategy import Evict, NodePolicy, StrategyDecision
 from cotenant_node_executor.targets.interface import Knob
-from tests.unit.node_executor.builders_node_executor import NODE, Bench, batch, capabilities, situation, slo, snapshot
+from tests.builders import encoded
+from tests.unit.node_executor.builders_node_executor import NODE, Bench, batch, capabilities, evicted, situation, slo, snapshot
 
 SECOND_NS = 1_000_000_000
 SATISFACTION = {"cpuEvictBESatisfactionLowerPercent": 30, "cpuEvictBESatisfactionUpperPercent": 40}
@@ -37,7 +37,7 @@ SATISFACTION = {"cpuEvictBESatisfactionLowerPercent": 30, "cpuEvictBESatisfactio
 
 def evict_slo(**section: Any) -> NodeSLORendered:
     document = {"resourceUsedThresholdWithBE": {"enable": True, **section}}
-    return slo(spec=msgspec.Raw(json.dumps(document).encode()))
+    return slo(spec=encoded(document))
 
 
 def reading(second: int, used: dict[str, int], node_milli: int = 8000) -> UsageSnapshot:
@@ -69,10 +69,6 @@ def after(
         )
         decision = decide(replace(there, resources=resources, evicting=evicting), decision.memory)
     return decision
-
-
-def evicted(decision: StrategyDecision) -> list[str]:
-    return [order.uid for order in decision.orders if isinstance(order, Evict)]
 
 
 def three() -> list[Pod]:

@@ -23,6 +23,7 @@ from cotenant_node_executor.targets.address import Attribute, NonCgroup, Resctrl
 from cotenant_node_executor.targets.interface import KnobSupport
 from cotenant_node_executor.targets.other.held import HeldValues
 from cotenant_node_executor.targets.other.writer import OtherWriter
+from tests.builders import encoded
 from tests.unit.node_executor.builders_node_executor import NODE, batch, capabilities, pod, service, situation
 from tests.unit.node_executor.imitated_resctrl import WHOLE, ImitatedResctrl
 
@@ -33,7 +34,7 @@ BE_ON = {"beClass": {"resctrlQOS": {"enable": True, "catRangeEndPercent": 30, "M
 
 
 def slo(strategy: dict[str, Any]) -> NodeSLORendered:
-    return NodeSLORendered(node=NODE, spec=msgspec.Raw(msgspec.json.encode({"resourceQOSStrategy": strategy})))
+    return NodeSLORendered(node=NODE, spec=encoded({"resourceQOSStrategy": strategy}))
 
 
 def there(strategy: dict[str, Any], *pods: Any, facts: ResctrlFacts | None = FACTS) -> Situation:

@@ -22,6 +22,7 @@ from cotenant_node_executor.strategies.strategy import Desired, Evict, Input, No
 from cotenant_node_executor.targets.address import Place, Sysctl
 from cotenant_node_executor.targets.interface import Knob
 from tests.builders import container as any_container
+from tests.builders import encoded
 from tests.unit.node_executor.builders_node_executor import batch, capabilities, pod, service, situation, slo
 
 GIB = 1 << 30
@@ -281,7 +282,7 @@ def test_a_host_application_below_the_root_has_the_identity_of_its_class() -> No
         {"name": name, "qos": qos, "cgroupPath": {"base": "KubepodsBesteffort", "relativePath": name}}
         for name, qos in (("yarn", "BE"), ("proxy", "LS"), ("plain", ""), ("gone", "LS"))
     ]
-    declared = msgspec.Raw(msgspec.json.encode({"hostApplications": hosts}))
+    declared = encoded({"hostApplications": hosts})
     here = situation([batch("job")], node_slo=slo(spec=declared, **IDENTITIES), kernel=BVT)
     groups = {f"besteffort/{name}" for name in ("yarn", "proxy", "plain")}
     found = identities(msgspec.structs.replace(here, groups=here.groups | groups))

@@ -37,18 +37,6 @@ OWN = format_cpu_list(os.sched_getaffinity(0))
 FIRST = str(min(os.sched_getaffinity(0)))
 
 
-@pytest.fixture
-def thread() -> Iterator[int]:
-    """A thread of this process that waits."""
-    end = threading.Event()
-    waiting = threading.Thread(target=end.wait)
-    waiting.start()
-    assert waiting.native_id is not None
-    yield waiting.native_id
-    end.set()
-    waiting.join()
-
-
 def writer(file: Path) -> OtherWriter:
     """Of one executor's life."""
     return OtherWriter({Thread: ThreadAccessor()}, HeldValues(file))
