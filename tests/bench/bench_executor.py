@@ -26,7 +26,7 @@ from cotenant_node_executor.targets.cgroup.hierarchy import read_hierarchies
 from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver
 from cotenant_node_executor.targets.interface import CgroupVersion
 from tests.benched_server import run_as_root
-from tests.builders import container, encoded, pod_document
+from tests.builders import container, pod_document
 from tests.integration.kubelet_tree import KubeletTree
 from tests.integration.node_executor.executor_harness import Harness
 
@@ -200,8 +200,7 @@ async def measure(url: str) -> None:
     try:
         measured.start()
         suppressing = {"enable": True, "cpu_suppress_policy": "cfsQuota", "cpu_suppress_threshold_percent": 65}
-        spec = encoded(SPEC)
-        await harness.node_slo(**suppressing, memory_collect_policy="usageWithHotPageCache", spec=spec)
+        await harness.node_slo(SPEC, **suppressing, memory_collect_policy="usageWithHotPageCache")
         for number in range(BATCH + SERVICES):
             await measured.place(sleeping_pod(number), service=number < SERVICES)
         await harness.wait("all pods run", partial(measured.all_of, "pod-", "running", BATCH + SERVICES))

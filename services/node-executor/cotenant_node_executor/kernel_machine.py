@@ -94,7 +94,7 @@ class KernelMachine:
         self.runtime = self._open_runtime(state)
         pressure = capabilities.supports("psi.group")
         self._sampler = Sampler(driver, group_pressure=pressure, given=given, lone_containers=self.lone_containers)
-        self._urgency = Urgency(driver, group_pressure=capabilities.supports("psi.group"))
+        self._urgency = Urgency(driver, group_pressure=pressure)
         self._slow = slow
         self._applications: dict[str, str] = {}
         """Directories of host applications below the mount, by name."""

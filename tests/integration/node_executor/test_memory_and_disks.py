@@ -107,6 +107,11 @@ async def test_without_its_gate_nothing_is_evicted_and_scores_follow_the_annotat
     manifest["metadata"]["annotations"] = {"koordinator.sh/oom-score-adj": "321"}  # type: ignore[index]
     await harness.place(manifest, uid)
     await harness.wait("the running process has the score", lambda: score_of(job.pid) == 321)
+    harness.kill()
+    manifest["metadata"]["annotations"] = {}  # type: ignore[index]
+    await harness.place(manifest, uid)
+    harness.start()
+    await harness.wait("it has its own score back", lambda: score_of(job.pid) == 1000)
     assert alive(job.pid)
 
 

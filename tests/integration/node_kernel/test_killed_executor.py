@@ -33,6 +33,7 @@ pytestmark = [
 
 LOOKS = 5
 GATES = "--feature-gates=BEMemoryEvict=true"
+FIRST = str(min(os.sched_getaffinity(0)))
 DISKS = ("blkio.throttle.read_bps_device", "io.max", "io.weight", "blkio.bfq.weight", "blkio.weight")
 BATCH = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "64Mi"}
 SLEEP = "import signal; signal.pause()"
@@ -79,6 +80,7 @@ FULL = Case(sections={"resourceUsedThresholdWithBE": {
 """Whoever may be evicted is."""
 CASES = {
     "suppress-quota": Case(suppression("cfsQuota")),
+    "suppress-cpuset": Case({**suppression("cpuset"), "reserved_cpus": FIRST}),
     "idle-and-spread": Case(IDENTITIES),
     "cpu-burst": Case(sections={"cpuBurstStrategy": {"policy": "auto"}}),
     "cpu-normalization": Case({"cpu_suppress_policy": "cpuset"}, ratio=2.0),

@@ -11,9 +11,9 @@ pods exist; the evictor carries out each once, and keeps the cool-down.
 
     used percent = used * 100 // capacity; below the threshold nothing
     release = capacity * (used percent - lower) // 100       lower: memoryEvictLowerPercent, or threshold - 2
-    release = requests - lower % of what is offered           where pods up to `allocatableEvictPriorityThreshold` request more
-    than
-                                                              `memoryAllocatableEvictThresholdPercent`; all where 0 is offered
+    release = requests - lower % of what is offered           where pods up to `allocatableEvictPriorityThreshold` request
+                                                              more than `memoryAllocatableEvictThresholdPercent` of it;
+                                                              all where 0 is offered
 
 If the amounts are unknown or withdrawn (no metric) that feature does nothing: upstream takes that for 0 and evicts everything.
 Source: memory eviction, koordlet rule and the newer features by priority and allocatable.

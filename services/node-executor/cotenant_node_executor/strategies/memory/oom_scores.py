@@ -2,8 +2,8 @@
 
 In: annotations `koordinator.sh/oom-score-adj` and `koordinator.sh/oom-score-adj-spec` of pods. Out: `oom_score_adj` of their
 containers' processes, also of those that start later or change it. Without an annotation a process keeps what it was started
-with; removing the annotation reverts nothing. Source: OOM score adjustment of koordlet, newest rule; the values at the start
-are those of `runtime.oom_score`.
+with (`runtime.oom_score`, which reads the annotations too), and gets that again when the annotation is removed; koordlet
+reverts nothing. Source: OOM score adjustment of koordlet, newest rule.
 """
 
 from __future__ import annotations
