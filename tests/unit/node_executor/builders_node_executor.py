@@ -18,12 +18,12 @@ from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.runtime.interface import ContainerState
 from cotenant_node_executor.sampling.snapshot import GroupUsage, NodeUsage, PodSample, PressureSet, SystemUsage, UsageSnapshot
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, pod_view
+from cotenant_node_executor.strategies.pod_view import pod_view
 from cotenant_node_executor.strategies.pods.pod_values import burstable_milli
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import LocalNode, Processor, Situation, best_effort_tree, holding_cpus
 from cotenant_node_executor.strategies.strategy import Evict, Strategy, StrategyDecision
-from cotenant_node_executor.targets.interface import CgroupVersion, Knob, KnobSupport, NodeCapabilities
+from cotenant_node_executor.targets.interface import BESTEFFORT, BURSTABLE, CgroupVersion, Knob, KnobSupport, NodeCapabilities
 from tests.builders import container, pod_document
 
 NODE = "node-1"

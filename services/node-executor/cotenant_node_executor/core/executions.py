@@ -4,7 +4,7 @@ In: the cycle's plan, the writer's report, the orders, and their causes. Out: ev
 
 | topic | content |
 |---|---|
-| the topic of a strategy | values that it set (old, new, why, figures of its decision), its evictions, memory that was reclaimed |
+| the topic of a strategy | values that it set (old, new, why, figures), its evictions, memory that was reclaimed |
 | restored | targets without a desired value: initial values; former values of sysctls, files below /sys, resctrl groups |
 | runtime | a container was started; a pod is being stopped (if LOG orders it, once that has taken STOP: its report follows) |
 | kubelet | where kubelet runs the pods: groups without a pod on LOG, pods without a group, Kata pods; when that changes |

@@ -19,10 +19,9 @@ from cotenant_node_executor.strategies.cpu.burst import strategy as burst
 from cotenant_node_executor.strategies.cpu.evict import strategy as cpu_evict
 from cotenant_node_executor.strategies.cpu.suppression import strategy as suppression
 from cotenant_node_executor.strategies.memory import evict as memory_evict
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.targets.address import OomScore, OomScoreAttribute
 from cotenant_node_executor.targets.cgroup.durations import BOUNDS_MS
-from cotenant_node_executor.targets.interface import Knob
+from cotenant_node_executor.targets.interface import BESTEFFORT, Knob
 
 WRITES = "resource_update_duration_milliseconds"
 

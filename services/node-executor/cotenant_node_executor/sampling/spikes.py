@@ -34,7 +34,7 @@ from msgspec.structs import replace
 from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.sampling.usage import CumulativeCounter, group_milli
 from cotenant_node_executor.targets.cgroup.tree import read_file
-from cotenant_node_executor.targets.interface import ROOT_GROUP, CgroupDriver, Stat
+from cotenant_node_executor.targets.interface import BESTEFFORT, BURSTABLE, ROOT_GROUP, CgroupDriver, Stat
 from cotenant_node_executor.targets.parse import parse_cpu_usage_ns
 
 MEASURED_NS, CONFIRMED_NS = 25_000_000, 10_000_000
@@ -45,7 +45,6 @@ CERTAIN = 2
 MEMORY, FIRST = 256, 40
 MOST_READINGS = 12
 """Spans begin at one of them: the last 0.1 to 0.3 s."""
-BURSTABLE, BESTEFFORT = "burstable", "besteffort"
 
 
 class Fluctuation:

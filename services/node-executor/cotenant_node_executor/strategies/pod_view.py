@@ -34,8 +34,6 @@ from cotenant_node_executor.targets.cpulist import parse_cpu_list
 
 ANNOTATION_CPU_QOS = "koordinator.sh/cpuQOS"
 ANNOTATION_MEMORY_QOS = "koordinator.sh/memoryQOS"
-BESTEFFORT = "besteffort"
-BURSTABLE = "burstable"
 REMEMBERED_SHAPES = 256
 _GUARANTEED, _BURSTABLE = KubeQoS.GUARANTEED, KubeQoS.BURSTABLE
 

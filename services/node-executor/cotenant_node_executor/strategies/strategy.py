@@ -125,6 +125,11 @@ class Cause(Enum):
     """The placements of the affected pods; the policy where there are none."""
 
 
+def no_decision(_situation: Situation, _memory: Struct | None) -> StrategyDecision:
+    """The decision of a strategy whose gate is off."""
+    return StrategyDecision()
+
+
 def _no_inputs(_policy: NodePolicy) -> frozenset[Input]:
     return frozenset()
 

@@ -25,7 +25,6 @@ from cotenant_node_executor.sampling.latency.readings import ServiceReading
 from cotenant_node_executor.sampling.snapshot import PodSample, UsageSnapshot
 from cotenant_node_executor.sampling.threads import ThreadUsage
 from cotenant_node_executor.strategies.memory import page_cache
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.strategies.registry import strategies_of
 from cotenant_node_executor.strategies.sections import QOS, THRESHOLD
 from cotenant_node_executor.strategies.situation import ResctrlFacts
@@ -34,6 +33,7 @@ from cotenant_node_executor.targets.address import INITIAL_VALUES, Attribute, Pl
 from cotenant_node_executor.targets.cgroup.files import BY_DEVICE, unset_text
 from cotenant_node_executor.targets.disks import Storage
 from cotenant_node_executor.targets.interface import (
+    BESTEFFORT,
     RECLAIM,
     SLICES,
     THREADS,

@@ -26,11 +26,10 @@ from cotenant_node_executor.strategies.cpu.burst.quota_burst import (
 )
 from cotenant_node_executor.strategies.cpu.burst.share_pool import PoolState, pool_state, pool_total_milli, pool_used_milli
 from cotenant_node_executor.strategies.cpu.burst.strategy import STRATEGY, BurstMemory, decide
-from cotenant_node_executor.strategies.pod_view import BURSTABLE
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import NodePolicy, StrategyDecision
 from cotenant_node_executor.targets.cgroup.levels import FileChange, WritePhase, plan
-from cotenant_node_executor.targets.interface import Knob
+from cotenant_node_executor.targets.interface import BURSTABLE, Knob
 from tests.builders import container, encoded
 from tests.unit.node_executor.builders_node_executor import NODE, batch, capabilities, pod, situation, slo, snapshot, usage
 

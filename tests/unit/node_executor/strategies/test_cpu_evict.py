@@ -25,9 +25,8 @@ from cotenant_node_executor.strategies.cpu.evict.victims import (
     evictable,
     taken,
 )
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.strategies.strategy import Evict, NodePolicy, StrategyDecision
-from cotenant_node_executor.targets.interface import Knob
+from cotenant_node_executor.targets.interface import BESTEFFORT, Knob
 from tests.builders import encoded
 from tests.unit.node_executor.builders_node_executor import NODE, Bench, batch, capabilities, evicted, situation, slo, snapshot
 
@@ -126,7 +125,7 @@ def test_by_allocatable_the_nodes_offer_counts_while_it_is_fresh() -> None:
     by_offer = evict_slo(cpuEvictPolicy="evictByAllocatable", cpuEvictBEUsageThresholdPercent=50, **SATISFACTION)
     offer = NodeResources(node=NODE, batch_cpu_milli=3000)
     assert evicted(after(30, by_offer, three(), USED, quota=-1, resources=offer)) == ["uid-b"]
-    assert evicted(after(30, by_offer, three(), USED, quota=-1, resources=replace(offer, degraded=True))) == []
+    assert evicted(after(30, by_offer, three(), USED, quota=-1, resources=replace(offer, withdrawn=True))) == []
     assert evicted(after(30, by_offer, three(), USED, quota=-1)) == []
 
 

@@ -243,15 +243,6 @@ def test_identities_are_written_while_rule_or_sysctl_is_on() -> None:
     assert not active(on, True, 1, unreadable=True)
 
 
-def test_a_path_implies_a_kubernetes_class() -> None:
-    of_path = group_identity.kube_qos_of_path
-    assert [of_path(path) for path in ("besteffort/podx", "burstable/podx/main", "podx")] == [
-        KubeQoS.BEST_EFFORT.value,
-        KubeQoS.BURSTABLE.value,
-        KubeQoS.GUARANTEED.value,
-    ]
-
-
 def identities(here: Situation) -> dict[str, str]:
     return {str(group): own[0].value for group, own in identity.decide(here, None).values.items()}
 

@@ -30,7 +30,7 @@ from cotenant_node_executor.strategies.disk.blkio_plan import (
     v2_plan,
 )
 from cotenant_node_executor.strategies.disk.pod_volumes import claims_of, is_awaited, volumes_of
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
+from cotenant_node_executor.strategies.pod_view import PodView
 from cotenant_node_executor.strategies.sections import (
     QOS,
     ROOT_CLASS,
@@ -44,7 +44,7 @@ from cotenant_node_executor.strategies.sections import (
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Desired, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place
-from cotenant_node_executor.targets.interface import ROOT_GROUP, CgroupVersion, Knob, NodeCapabilities
+from cotenant_node_executor.targets.interface import BESTEFFORT, ROOT_GROUP, CgroupVersion, Knob, NodeCapabilities
 
 NAME = "blkio"
 PART = "blkioQOS"

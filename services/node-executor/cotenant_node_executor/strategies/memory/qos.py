@@ -4,9 +4,8 @@ In: the memory QoS of each class (`qos_config`), the pods' shapes, the node's me
 directories, the pods and their containers; None of a value: the file is not touched.
 
     memory.min, memory.low   a share of the request of the pod, or of the container
-    memory.high              of a container: request + share of (limit - request), by whole pages; the node's memory where it
-    has
-                             no limit; a share of 0: no bound
+    memory.high              of a container: request + share of (limit - request), by whole pages; where it has no limit the
+                             node's memory is taken; a share of 0: no bound
     min and low of a class   the sums over its pods; the guaranteed directory is the root and has the sum of all
     priority, OOM group      of a class directory: those of LSR (guaranteed), LS (burstable), BE (best-effort)
 
@@ -36,15 +35,15 @@ from cotenant_node_executor.strategies.memory.qos_config import (
     memory_rule,
     with_last_valid,
 )
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, ContainerShape, PodShape
+from cotenant_node_executor.strategies.pod_view import ContainerShape, PodShape
 from cotenant_node_executor.strategies.sections import QOS, camel_name, fitted, of_classes, raw_section
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Desired, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place
-from cotenant_node_executor.targets.interface import ROOT_GROUP, UNLIMITED_TEXT, Knob, NodeCapabilities
+from cotenant_node_executor.targets.cgroup.files import PAGE_BYTES
+from cotenant_node_executor.targets.interface import BESTEFFORT, BURSTABLE, ROOT_GROUP, UNLIMITED_TEXT, Knob, NodeCapabilities
 
 NAME = "memory-qos"
-PAGE_BYTES = 4096
 _UNLIMITED = int(UNLIMITED_TEXT)
 _CLASS_GROUPS = {KubeQoS.GUARANTEED: ROOT_GROUP, KubeQoS.BURSTABLE: BURSTABLE, KubeQoS.BEST_EFFORT: BESTEFFORT}
 

@@ -18,11 +18,11 @@ from functools import lru_cache
 from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, ContainerShape, PodShape
+from cotenant_node_executor.strategies.pod_view import ContainerShape, PodShape
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Cause, Desired, Input, NodePolicy, PodDesired, Strategy, StrategyDecision
 from cotenant_node_executor.targets.convert import MIN_SHARES, milli_to_quota_us, milli_to_shares
-from cotenant_node_executor.targets.interface import ROOT_GROUP, UNLIMITED_TEXT, Knob
+from cotenant_node_executor.targets.interface import BESTEFFORT, BURSTABLE, ROOT_GROUP, UNLIMITED_TEXT, Knob
 
 NAME = "pod-values"
 REMEMBERED_SHARES = 1024

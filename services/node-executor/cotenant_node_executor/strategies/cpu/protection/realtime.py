@@ -20,12 +20,12 @@ from msgspec import Struct
 from cotenant.domain.qos import KubeQoS
 from cotenant_node_executor.strategies.cpu.protection.classes import CLASS_SHAPES, protected
 from cotenant_node_executor.strategies.cpu.protection.need import NO_NEED, Need, need
-from cotenant_node_executor.strategies.pod_view import BURSTABLE, PodView
+from cotenant_node_executor.strategies.pod_view import PodView
 from cotenant_node_executor.strategies.sections import CPU_PART, QOS
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Cause, Desired, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place, RealtimeAttribute, RealtimeThreads
-from cotenant_node_executor.targets.interface import ROOT_GROUP, THREADS, Knob
+from cotenant_node_executor.targets.interface import BURSTABLE, ROOT_GROUP, THREADS, Knob
 from cotenant_node_executor.targets.other.realtime import (
     FAIR,
     MOST_PODS,
