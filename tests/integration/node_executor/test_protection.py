@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -69,13 +68,11 @@ def classes(harness: Harness, uid: str) -> set[int]:
     return found
 
 
-async def until_classes(harness: Harness, uid: str, wanted: set[int], seconds: float = WAIT_SECONDS) -> float:
-    """Wait for all threads of a pod to have a class; returns the seconds that took. Works while no executor is there."""
-    began = time.monotonic()
-    async with asyncio.timeout(seconds):
+async def until_classes(harness: Harness, uid: str, wanted: set[int]) -> None:
+    """Wait for all threads of a pod to have a class. Works while no executor is there."""
+    async with asyncio.timeout(WAIT_SECONDS):
         while classes(harness, uid) != wanted:  # noqa: ASYNC110 - other processes
             await asyncio.sleep(0.005)
-    return time.monotonic() - began
 
 
 async def real_time(harness: Harness, script: str) -> str:
@@ -136,7 +133,7 @@ async def test_a_pod_that_asks_for_it_is_real_time_until_it_does_not_any_more_an
 
 
 @needs_budgets
-async def test_an_overload_ends_the_real_time_class_and_the_rest_keeps_its_share(harness: Harness) -> None:
+async def test_an_overload_ends_the_real_time_class_within_50_ms_and_an_event_says_why(harness: Harness) -> None:
     harness.folder.chmod(0o755)
     go = harness.folder / "go"
     uid = await real_time(harness, greedy(go))
@@ -154,7 +151,7 @@ async def test_a_killed_executor_leaves_no_real_time_thread(harness: Harness) ->
     uid = await real_time(harness, LIGHT)
     guard = guard_pid(harness)
     harness.kill()
-    assert await until_classes(harness, uid, {os.SCHED_OTHER}) < WAIT_SECONDS
+    await until_classes(harness, uid, {os.SCHED_OTHER})
     async with asyncio.timeout(WAIT_SECONDS):
         while alive(guard):  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.01)

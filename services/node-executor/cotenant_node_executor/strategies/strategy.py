@@ -130,6 +130,11 @@ def no_decision(_situation: Situation, _memory: Struct | None) -> StrategyDecisi
     return StrategyDecision()
 
 
+def on_pods(_policy: NodePolicy) -> frozenset[Input]:
+    """The inputs of a strategy that follows from the pods, and the policy, alone."""
+    return frozenset((Input.PODS,))
+
+
 def _no_inputs(_policy: NodePolicy) -> frozenset[Input]:
     return frozenset()
 
