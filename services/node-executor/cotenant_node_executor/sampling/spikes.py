@@ -132,7 +132,7 @@ class Spikes:
         if len(self._readings) < 2 or not capacity:
             return began, 0
         if self._used[0] is not sample:
-            self._used = sample, _services_milli(sample)
+            self._used = sample, services_milli(sample)
         allowed = self._used[1] + capacity * RISE_PERCENT // 100
         last = self._readings[-1]
         for reading in self._readings:
@@ -174,7 +174,7 @@ class Spikes:
         return parse_cpu_usage_ns(self._driver.version, content)
 
 
-def _services_milli(sample: UsageSnapshot) -> int:
+def services_milli(sample: UsageSnapshot) -> int:
     """The services' CPU in a sample."""
     return sum([pod.usage.cpu_milli or 0 for pod in sample.pods.values() if pod.tier != BESTEFFORT])
 
