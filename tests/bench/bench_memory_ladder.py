@@ -9,8 +9,8 @@ priority that take memory without end, at speeds drawn from the run's number. Of
 - the kernel killed nobody for want of memory in the service's groups, and how many elsewhere below the limit
 - the service counted on, and afterwards no process, no pod group and no bound of memory is left
 
-One line a run that broke something, then the sums; ends with 1 if a run broke something. Needs root:
-`python -m tests.bench.bench_memory_ladder 100`. `SEED` begins at another run.
+One line a run that broke something, then the sums, also of a benchmark that is interrupted (Ctrl-C); ends with 1 if a run
+broke something. Needs root: `python -m tests.bench.bench_memory_ladder 100`. `SEED` begins at another run.
 """
 
 from __future__ import annotations
@@ -243,8 +243,10 @@ def _percent(said: list[str]) -> int | None:
 
 def told(runs: list[Run]) -> int:
     """Print the sums; 1 if a run broke something."""
-    broken = [run for run in runs if run.wrong or run.service_kills]
     print(f"memory-ladder.runs {len(runs)}")
+    if not runs:
+        return 0
+    broken = [run for run in runs if run.wrong or run.service_kills]
     print(f"memory-ladder.broken {len(broken)} {[run.number for run in broken] or ''}")
     print(f"memory-ladder.service-oom-kills {sum(run.service_kills for run in runs)} (goal 0)")
     print(f"memory-ladder.other-oom-kills {sum(run.other_kills for run in runs)}")
@@ -274,7 +276,8 @@ async def measure(url: str) -> None:
                 print(f"run {number}: {wrong}", flush=True)
     finally:
         await harness.close()
-    if told(runs):
+        broken = told(runs)
+    if broken:
         raise SystemExit(1)
 
 
