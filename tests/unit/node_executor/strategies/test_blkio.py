@@ -145,7 +145,7 @@ def test_a_pods_annotation_counts_for_its_group_alone() -> None:
 def test_an_unreadable_annotation_is_said_and_changes_nothing() -> None:
     decision = decide(there(slo(), batch("a", annotations={ANNOTATION: "{"})), decide(there(slo()), None).memory)
     assert decision.values == {}
-    assert decision.problems[0].startswith("pod default/a: ")
+    assert decision.problems[0].startswith(f"pod default/a: annotation {ANNOTATION}: ")
 
 
 def test_disks_partitions_volume_groups_and_mounts_are_found_in_the_kernels_tables(tmp_path: Path) -> None:

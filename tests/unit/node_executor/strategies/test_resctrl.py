@@ -140,7 +140,7 @@ def test_a_pod_with_an_annotation_has_its_own_group_and_leaves_its_classes() -> 
 
 def test_an_unreadable_annotation_is_said_and_the_pod_stays_in_its_class() -> None:
     decision = decide(there(BE_ON, batch("a", annotations={ANNOTATION: "{"})), None)
-    assert decision.problems[0].startswith("pod default/a: ")
+    assert decision.problems[0].startswith(f"pod default/a: annotation {ANNOTATION}: ")
     assert values(decision)[ResctrlGroup("BE")][THREADS] == "besteffort/poduid-a"
 
 

@@ -34,9 +34,9 @@ from cotenant_node_executor.strategies.pod_view import PodView
 from cotenant_node_executor.strategies.sections import (
     QOS,
     ROOT_CLASS,
+    annotation_as,
     fitted,
     lower_name,
-    lowered_object,
     object_of,
     of_classes,
     raw_section,
@@ -122,7 +122,7 @@ def pod_blocks(pod: Pod) -> PodBlocks:
     if not text:
         return PodBlocks(())
     try:
-        config = fitted(lowered_object(text), BlkioQOS, f"annotation {ANNOTATION}")
+        config = annotation_as(ANNOTATION, text, BlkioQOS)
     except ValueError as error:
         return PodBlocks(problem=str(error))
     return PodBlocks(tuple((config.blocks or [])[:MAX_BLOCKS]))
