@@ -28,7 +28,6 @@ from cotenant_node_executor.strategies.memory.qos_config import (
     POLICY_AUTO,
     POLICY_NONE,
     asked_by,
-    class_of,
     document_of,
     in_range,
     where_of,
@@ -116,7 +115,7 @@ def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     rule = _rule(situation.slo)
     limited: dict[str, PageCacheLimit] = {}
     for group, pod in situation.pods.items():
-        limit = limit_of(rule[class_of(pod.shape.qos, pod.shape.kube_qos)], pod.shape.memory_qos)
+        limit = limit_of(rule[pod.shape.config_class], pod.shape.memory_qos)
         if limit.is_on:
             limited[group] = limit
     if _has_files(situation.capabilities):

@@ -30,7 +30,6 @@ from cotenant_node_executor.strategies.memory.qos_config import (
     PART,
     MemoryQOS,
     MemoryRule,
-    class_of,
     effective,
     memory_rule,
     with_last_valid,
@@ -145,7 +144,7 @@ def _container_amounts(container: ContainerShape, batch: bool) -> tuple[int, int
 @lru_cache(maxsize=256)
 def pod_memory(shape: PodShape, rule: MemoryRule, node_bytes: int) -> PodMemory:
     """Return the values of a pod of this shape."""
-    name = class_of(shape.qos, shape.kube_qos)
+    name = shape.config_class
     config = effective(rule.of_class(name), name, shape.memory_qos)
     batch = name == QoSClass.BE
     amounts = [_container_amounts(container, batch) for container in shape.containers]
