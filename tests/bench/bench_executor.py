@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-
 from cotenant.domain.qos import KubeQoS
 from cotenant_node_executor.targets.cgroup.hierarchy import read_hierarchies
 from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver

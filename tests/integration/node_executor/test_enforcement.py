@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from cotenant.events.envelope import Event
 from cotenant.events.node.execution import Execution
 from cotenant.events.node.resources import CpuIdentity
 from cotenant.events.node.runs import ExecutorStatus, RunPhase

@@ -31,6 +31,7 @@ from cotenant.model.quantities import QuantityError, parse_value, resource_amoun
 from cotenant.model.values import Value
 from cotenant_node_executor.strategies.allocation import resource_status
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
+from cotenant_node_executor.targets.interface import BESTEFFORT, BURSTABLE
 
 ANNOTATION_CPU_QOS = "koordinator.sh/cpuQOS"
 ANNOTATION_MEMORY_QOS = "koordinator.sh/memoryQOS"

@@ -11,7 +11,6 @@ from cotenant_node_executor.sampling.snapshot import GroupUsage, UsageSnapshot
 from cotenant_node_executor.strategies.pod_view import PodView
 from cotenant_node_executor.targets.interface import BESTEFFORT
 
-
 STALL_PERCENT = 5
 """A group whose tasks waited for memory for so much of the last ten seconds is not reclaimed from."""
 MIN_CACHE_BYTES = 16 * 1024**2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import msgspec
 from msgspec.structs import replace
 
 from cotenant.events.node.resources import NodeResources

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from cotenant.domain.qos import KubeQoS
 from cotenant.events.node.resources import CpuIdentity, NodeSLORendered
 from cotenant_node_executor.strategies.cpu.core_sched.strategy import IDENTITY_SWITCH
 from cotenant_node_executor.strategies.cpu.core_sched.strategy import SWITCH as CORE_SCHED_SWITCH

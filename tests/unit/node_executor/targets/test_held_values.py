@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -170,7 +170,8 @@ def test_the_next_executor_takes_back_what_lies_outside_of_files(
 
 
 def test_the_next_executor_gives_processes_their_oom_scores_back_also_those_that_came_later(tmp_path: Path) -> None:
-    place, attribute, file, pids = OomScore("besteffort/podx/main"), OomScoreAttribute.ADJUSTMENT, tmp_path / "held.json", [7, 8]
+    place, attribute, pids = OomScore("besteffort/podx/main"), OomScoreAttribute.ADJUSTMENT, [7, 8]
+    file = tmp_path / "held.json"
 
     def scores(*now: str) -> list[str]:
         files = [tmp_path / str(pid) / "oom_score_adj" for pid in pids]

@@ -20,7 +20,15 @@ from msgspec import Struct
 from cotenant.domain.qos import KubeQoS
 from cotenant_node_executor.strategies.pod_view import ContainerShape, PodShape
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Cause, Desired, NodePolicy, PodDesired, Strategy, StrategyDecision, on_pods
+from cotenant_node_executor.strategies.strategy import (
+    Cause,
+    Desired,
+    NodePolicy,
+    PodDesired,
+    Strategy,
+    StrategyDecision,
+    on_pods,
+)
 from cotenant_node_executor.targets.convert import MIN_SHARES, milli_to_quota_us, milli_to_shares
 from cotenant_node_executor.targets.interface import BESTEFFORT, BURSTABLE, ROOT_GROUP, UNLIMITED_TEXT, Knob
 

@@ -5,8 +5,8 @@ small file, as kernel settings outlive the process that wrote them. A place is r
 more, and all are when the executor leaves the node for good (`other.writer`).
 
 Kept are sysctls, files, resctrl groups, affinities and slices of threads, HTB trees, traffic classes, terway-qos' files,
-core-scheduling groups and OOM scores. A thread is identified by its number and the time of its start: one with a reused number is left
-alone.
+core-scheduling groups and OOM scores. A thread is identified by its number and the time of its start: one with a reused
+number is left alone.
 
 Bound: the targets that were written; MAX_TEXT characters each, longer values are not restored. Without a file (None) nothing
 outlives the process. An unreadable file counts as empty, and is reported by `problem`.

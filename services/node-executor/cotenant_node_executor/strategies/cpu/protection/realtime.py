@@ -25,7 +25,7 @@ from cotenant_node_executor.strategies.sections import CPU_PART, QOS
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Cause, Desired, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place, RealtimeAttribute, RealtimeThreads
-from cotenant_node_executor.targets.interface import BURSTABLE, ROOT_GROUP, THREADS, Knob
+from cotenant_node_executor.targets.interface import BURSTABLE, ROOT_GROUP, Knob
 from cotenant_node_executor.targets.other.realtime import (
     FAIR,
     MOST_PODS,

@@ -30,7 +30,7 @@ from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Cause, Desired, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place, Thread, ThreadAttribute
 from cotenant_node_executor.targets.cpulist import format_cpu_list, parse_cpu_list
-from cotenant_node_executor.targets.interface import BESTEFFORT, SLICES, THREADS, Knob
+from cotenant_node_executor.targets.interface import BESTEFFORT, SLICES, Knob
 
 NAME = "spread"
 SLICE_NS = 100_000_000
