@@ -213,7 +213,7 @@ class Harness:
         gone = msgspec.structs.replace(self._placed.pop(name), phase=PlacementPhase.GONE, pod=msgspec.Raw(b"null"))
         await self.store(placement_subject(NODE, NAMESPACE, name), gone, tombstone=True)
 
-    async def node_slo(self, sections: Mapping[str, Any] | None = None, **fields: Any) -> int:
+    async def node_slo(self, sections: Mapping[str, Any] | None = None, /, **fields: Any) -> int:
         """Render a node SLO of these sections and fields."""
         spec: dict[str, Any] = {} if sections is None else {"spec": encoded(sections)}
         return await self.store(slo_subject(NODE), NodeSLORendered(node=NODE, **spec, **fields))

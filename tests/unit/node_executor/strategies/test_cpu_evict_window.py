@@ -13,13 +13,12 @@ from cotenant_node_executor.strategies.cpu.evict.strategy import STRATEGY, Evict
 from cotenant_node_executor.strategies.cpu.evict.victims import CpuEvictionCandidate, evictable
 from cotenant_node_executor.strategies.strategy import Evict, StrategyDecision
 from cotenant_node_executor.targets.interface import BESTEFFORT, Knob
-from tests.unit.node_executor.builders_node_executor import NODE, batch, pod, situation
+from tests.unit.node_executor.builders_node_executor import NODE, batch, evicted, pod, situation
 from tests.unit.node_executor.strategies.test_cpu_evict import (
     SATISFACTION,
     SECOND_NS,
     after,
     evict_slo,
-    evicted,
     reading,
     three,
     willing,
