@@ -198,12 +198,14 @@ class Ladder:
     async def _clear(self, found: Run) -> None:
         """End all pods, and see what is left."""
         harness = self._harness
-        for name in ("web", "cache", *HOGS):
+        pods = ("web", "cache", *HOGS)
+        for name in pods:
             await harness.end(name, 0)
-        for name in ("web", "cache", *HOGS):
+        for name in pods:
             await harness.ended(name)
             await harness.forget(name)
-        await harness.wait("the pods are gone", lambda: not harness.runs)
+        await harness.wait("their reports end", lambda: all(harness.run_has_ended(name) for name in pods))
+        harness.runs.clear()
         await harness.wait("no groups of pods are left", lambda: not self._left())
         await harness.wait("placing goes on", lambda: not harness.statuses() or not harness.statuses()[-1].memory_pressure)
         high = self._driver.read("besteffort", Knob.MEMORY_HIGH)
