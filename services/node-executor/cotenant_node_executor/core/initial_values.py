@@ -56,6 +56,10 @@ class InitialValues:
     def __bool__(self) -> bool:
         return bool(self._desired)
 
+    def text(self, attribute: Attribute) -> str:
+        """What an attribute holds that no strategy has set; "" where that is not known."""
+        return self._of_attribute.get(attribute, "")
+
     def add(self, dropped: Mapping[tuple[Place, Attribute], str], groups: Set[str]) -> None:
         """Take targets that were dropped, with their last values; `groups`: those that exist."""
         for (place, attribute), last in dropped.items():
