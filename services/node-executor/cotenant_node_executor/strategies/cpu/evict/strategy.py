@@ -181,10 +181,10 @@ def _by_allocatable(
         offered = situation.offered.get(resource)
         if offered is None:
             continue
-        asking = [pod for pod in pods if of_pod(pod) > 0]
-        requested = sum(of_pod(pod) for pod in asking if priority_value_default(pod.manifest) <= config.up_to_priority)
+        asking = [(pod, amount) for pod in pods if (amount := of_pod(pod)) > 0]
+        requested = sum([own for pod, own in asking if priority_value_default(pod.manifest) <= config.up_to_priority])
         release = allocatable_release_milli(requested, offered, config.threshold_percent, config.lower_percent)
-        measured = [_candidate(pod, of_pod(pod), snapshot) for pod in asking if pod.uid in snapshot.pods]
+        measured = [_candidate(pod, own, snapshot) for pod, own in asking if pod.uid in snapshot.pods]
         candidates = [pod for pod in measured if evictable(pod, ALLOCATABLE, config.up_to_priority)]
         why = f"{requested}m of {name} requested, {offered}m offered, above {config.threshold_percent}%: release {release}m"
         found.append(CpuEvictionTask(ALLOCATABLE, by_priority(candidates, then_usage=False), release, _request, why))
