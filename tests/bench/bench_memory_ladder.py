@@ -10,7 +10,8 @@ priority that take memory without end, at speeds drawn from the run's number. Of
 - the service counted on, and afterwards no process, no pod group and no bound of memory is left
 
 One line a run that broke something, then the sums, also of a benchmark that is interrupted (Ctrl-C); ends with 1 if a run
-broke something. Needs root: `python -m tests.bench.bench_memory_ladder 100`. `SEED` begins at another run.
+broke something. A run takes about ten seconds. Needs root: `python -m tests.bench.bench_memory_ladder 100`. `SEED` begins at
+another run.
 """
 
 from __future__ import annotations
