@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.gateway.gateway_process import PODS, WAIT_SECONDS, GatewayProcess, with_kubectl
+from tests.integration.gateway.gateway_process import PODS, WAIT_SECONDS, GatewayProcess, sentences, with_kubectl
 from tests.integration.node_executor.executor_harness import NODE, Harness
 from tests.integration.node_executor.test_enforcement import batch_pod
 from tests.nats_server import NatsServer
@@ -72,10 +71,9 @@ async def test_an_eviction_is_in_the_nodes_events_and_its_causes_go_back_to_the_
         lines = (await answer(gateway, f"/apis/cotenant.io/v1/events?for=node/{NODE}")).splitlines()
         assert [line for line in lines if "evicted by memory-evict" in line], lines[-5:]
 
-        explained = await answer(gateway, "/apis/cotenant.io/v1/explain/pod/default/job")
-        assert "trigger by koordlet feature BEMemoryEvict: node memory" in explained
-        samples = [link for link in json.loads(explained)["links"] if link.get("type") == "cotenant.usage.v1"]
-        assert [link for link in samples if f"node {NODE} measured" in link["sentence"]], "the sample that it was decided from"
+        explained = await gateway.explained("pod/default/job")
+        assert "trigger by koordlet feature BEMemoryEvict: node memory" in explained["summary"]
+        assert sentences(explained, "cotenant.usage."), "the sample that it was decided from"
     finally:
         gateway.close()
 
