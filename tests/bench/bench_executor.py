@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import msgspec
-
 from cotenant.domain.qos import KubeQoS
 from cotenant_node_executor.targets.cgroup.hierarchy import read_hierarchies
 from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver
@@ -201,8 +199,7 @@ async def measure(url: str) -> None:
     try:
         measured.start()
         suppressing = {"enable": True, "cpu_suppress_policy": "cfsQuota", "cpu_suppress_threshold_percent": 65}
-        spec = msgspec.Raw(msgspec.json.encode(SPEC))
-        await harness.node_slo(**suppressing, memory_collect_policy="usageWithHotPageCache", spec=spec)
+        await harness.node_slo(SPEC, **suppressing, memory_collect_policy="usageWithHotPageCache")
         for number in range(BATCH + SERVICES):
             await measured.place(sleeping_pod(number), service=number < SERVICES)
         await harness.wait("all pods run", partial(measured.all_of, "pod-", "running", BATCH + SERVICES))

@@ -9,8 +9,9 @@ priority that take memory without end, at speeds drawn from the run's number. Of
 - the kernel killed nobody for want of memory in the service's groups, and how many elsewhere below the limit
 - the service counted on, and afterwards no process, no pod group and no bound of memory is left
 
-One line a run that broke something, then the sums; ends with 1 if a run broke something. Needs root:
-`python -m tests.bench.bench_memory_ladder 100`. `SEED` begins at another run.
+One line a run that broke something, then the sums, also of a benchmark that is interrupted (Ctrl-C); ends with 1 if a run
+broke something. A run takes about ten seconds. Needs root: `python -m tests.bench.bench_memory_ladder 100`. `SEED` begins at
+another run.
 """
 
 from __future__ import annotations
@@ -24,10 +25,8 @@ import sys
 import time
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
-from cotenant.events.node.execution import Execution
 from cotenant_node_executor.targets.cgroup.driver import open_driver
 from cotenant_node_executor.targets.cgroup.tree import read_file
 from cotenant_node_executor.targets.interface import UNLIMITED_TEXT, CgroupDriver, CgroupVersion, Knob
@@ -101,8 +100,7 @@ class Ladder:
         section: dict[str, object] = {"enable": True, "memoryEvictThresholdPercent": THRESHOLD}
         section |= {"memoryEvictLowerPercent": LOWER}
         section |= {"cpuSuppressPolicy": "cpuset", "cpuSuppressThresholdPercent": 100}
-        spec = msgspec.Raw(msgspec.json.encode({"resourceUsedThresholdWithBE": section}))
-        await self._harness.node_slo(spec=spec)
+        await self._harness.node_slo({"resourceUsedThresholdWithBE": section})
 
     def _kills(self, group: str) -> int:
         """How often the kernel killed in this group, and below on v2, for want of memory."""
@@ -183,8 +181,8 @@ class Ladder:
         await harness.wait("an event tells the eviction", lambda: harness.executions("memory-evict"))
         stopped = [text for event in harness.facts if (text := getattr(event.data, "memory_pressure", ""))]
         await harness.wait("an event tells the relief", lambda: harness.executions("memory-relief"))
-        said = [_summary(event.data) for event in harness.executions("memory-evict")]
-        steps = [_percent(texts) for texts in (stopped, [_summary(e.data) for e in harness.executions("memory-relief")], said)]
+        relieved, said = ([each.summary for each in harness.executions(topic)] for topic in ("memory-relief", "memory-evict"))
+        steps = [_percent(texts) for texts in (stopped, relieved, said)]
         if None in steps or steps != sorted(each for each in steps if each is not None):
             found.wrong.append(f"the steps were taken at {steps} % of memory: placing stopped, relief, eviction")
         ended = {name: run for name, run in harness.runs.items() if run.phase.terminal}
@@ -201,12 +199,14 @@ class Ladder:
     async def _clear(self, found: Run) -> None:
         """End all pods, and see what is left."""
         harness = self._harness
-        for name in ("web", "cache", *HOGS):
+        pods = ("web", "cache", *HOGS)
+        for name in pods:
             await harness.end(name, 0)
-        for name in ("web", "cache", *HOGS):
+        for name in pods:
             await harness.ended(name)
             await harness.forget(name)
-        await harness.wait("the pods are gone", lambda: not harness.runs)
+        await harness.wait("their reports end", lambda: all(harness.run_has_ended(name) for name in pods))
+        harness.runs.clear()
         await harness.wait("no groups of pods are left", lambda: not self._left())
         await harness.wait("placing goes on", lambda: not harness.statuses() or not harness.statuses()[-1].memory_pressure)
         high = self._driver.read("besteffort", Knob.MEMORY_HIGH)
@@ -244,14 +244,12 @@ def _percent(said: list[str]) -> int | None:
     return int(found[1]) if found is not None else None
 
 
-def _summary(data: object) -> str:
-    return data.summary if isinstance(data, Execution) else ""
-
-
 def told(runs: list[Run]) -> int:
     """Print the sums; 1 if a run broke something."""
-    broken = [run for run in runs if run.wrong or run.service_kills]
     print(f"memory-ladder.runs {len(runs)}")
+    if not runs:
+        return 0
+    broken = [run for run in runs if run.wrong or run.service_kills]
     print(f"memory-ladder.broken {len(broken)} {[run.number for run in broken] or ''}")
     print(f"memory-ladder.service-oom-kills {sum(run.service_kills for run in runs)} (goal 0)")
     print(f"memory-ladder.other-oom-kills {sum(run.other_kills for run in runs)}")
@@ -281,7 +279,8 @@ async def measure(url: str) -> None:
                 print(f"run {number}: {wrong}", flush=True)
     finally:
         await harness.close()
-    if told(runs):
+        broken = told(runs)
+    if broken:
         raise SystemExit(1)
 
 

@@ -31,7 +31,6 @@ from cotenant_node_executor.sampling.snapshot import TriggerCheck, UsageSnapshot
 from cotenant_node_executor.sampling.threads import NO_THREADS, Threads, ThreadSampler
 from cotenant_node_executor.sampling.urgency import Urgency
 from cotenant_node_executor.sampling.wanted import SamplingOptions
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
 from cotenant_node_executor.strategies.strategy import Reclaim
 from cotenant_node_executor.targets.address import RealtimeAttribute, RealtimeThreads
 from cotenant_node_executor.targets.cgroup.reclaim import Reclaimer
@@ -39,6 +38,8 @@ from cotenant_node_executor.targets.cgroup.writer import Writer
 from cotenant_node_executor.targets.convert import milli_to_shares, shares_to_weight
 from cotenant_node_executor.targets.disks import Storage
 from cotenant_node_executor.targets.interface import (
+    BESTEFFORT,
+    BURSTABLE,
     ROOT_GROUP,
     THREADS,
     CgroupDriver,
@@ -94,7 +95,7 @@ class KernelMachine:
         self.runtime = self._open_runtime(state)
         pressure = capabilities.supports("psi.group")
         self._sampler = Sampler(driver, group_pressure=pressure, given=given, lone_containers=self.lone_containers)
-        self._urgency = Urgency(driver, group_pressure=capabilities.supports("psi.group"))
+        self._urgency = Urgency(driver, group_pressure=pressure)
         self._slow = slow
         self._applications: dict[str, str] = {}
         """Directories of host applications below the mount, by name."""

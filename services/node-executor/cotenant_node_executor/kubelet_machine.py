@@ -27,7 +27,16 @@ from cotenant_node_executor.strategies.disk.pod_volumes import mount_paths
 from cotenant_node_executor.strategies.situation import in_best_effort_tree
 from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver
 from cotenant_node_executor.targets.disks import MountPaths
-from cotenant_node_executor.targets.interface import THREADS, CgroupDriver, Knob, KnobSupport, NodeCapabilities
+from cotenant_node_executor.targets.interface import (
+    BESTEFFORT,
+    BURSTABLE,
+    ROOT_GROUP,
+    THREADS,
+    CgroupDriver,
+    Knob,
+    KnobSupport,
+    NodeCapabilities,
+)
 from cotenant_node_executor.targets.kubelet.binding import (
     NOTHING_BOUND,
     Bound,
@@ -272,7 +281,7 @@ def in_kubelets_tree(capabilities: NodeCapabilities, driver: KubeletDriver) -> N
     knobs[THREADS] = KnobSupport(False, "the threads of kubelet's pods are left where its CPU manager puts them")
     if driver.exists(""):
         for knob in Knob:
-            files = [path for group in ("", "burstable", "besteffort") if (path := driver.path(group, knob)) is not None]
+            files = [path for group in (ROOT_GROUP, BURSTABLE, BESTEFFORT) if (path := driver.path(group, knob)) is not None]
             if capabilities.supports(knob) and files and not any(path.exists() for path in files):
                 why = f"kubelet's groups have no {files[0].name}: it enables no such controller"
                 knobs[knob.value] = KnobSupport(False, why)

@@ -113,6 +113,12 @@ class GatewayProcess:
         assert process.returncode == status, output.decode()
         return output.decode()
 
+    async def explained(self, about: str) -> dict[str, Any]:
+        """What `cotenant explain` says, about `pod/NAMESPACE/NAME` for example."""
+        async with self.session() as session, session.get(f"/apis/cotenant.io/v1/explain/{about}") as answer:
+            explained: dict[str, Any] = await body_of(answer, 200)
+            return explained
+
     def kill(self) -> None:
         """End it as a power cut would."""
         self.process.send_signal(signal.SIGKILL)
@@ -127,6 +133,11 @@ class GatewayProcess:
 def pod(name: str, **labels: str) -> dict[str, object]:
     """A pod's manifest."""
     return pod_document(name, namespace="", uid="", labels=labels, image="app", requests={"cpu": "100m"})
+
+
+def sentences(explained: dict[str, Any], of_type: str = "") -> list[str]:
+    """What an explanation says of the events that are still kept, of one type only where one is given."""
+    return [link["sentence"] for link in explained["links"] if link.get("type") and of_type in link["type"]]
 
 
 async def body_of(response: aiohttp.ClientResponse, status: int) -> Any:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from cotenant.log.nats.streams import StreamSizes
 from cotenant.model.subjects import placement_subject, slo_subject
 from cotenant_node_executor.targets.cgroup.driver import open_driver
 from cotenant_node_executor.targets.interface import CgroupDriver, Knob
-from tests.builders import container, pod_document
+from tests.builders import container, encoded, pod_document
 
 NODE = "host.test"
 NAMESPACE = "default"
@@ -191,7 +191,7 @@ class Harness:
             namespace=NAMESPACE,
             name=name,
             uid=uid,
-            pod=msgspec.Raw(msgspec.json.encode(manifest)),
+            pod=encoded(manifest),
             bound_at=datetime.now(UTC),
             grace_period_seconds=grace,
         )
@@ -213,9 +213,10 @@ class Harness:
         gone = msgspec.structs.replace(self._placed.pop(name), phase=PlacementPhase.GONE, pod=msgspec.Raw(b"null"))
         await self.store(placement_subject(NODE, NAMESPACE, name), gone, tombstone=True)
 
-    async def node_slo(self, **fields: Any) -> int:
-        """Render a node SLO."""
-        return await self.store(slo_subject(NODE), NodeSLORendered(node=NODE, **fields))
+    async def node_slo(self, sections: Mapping[str, Any] | None = None, /, **fields: Any) -> int:
+        """Render a node SLO of these sections and fields."""
+        spec: dict[str, Any] = {} if sections is None else {"spec": encoded(sections)}
+        return await self.store(slo_subject(NODE), NodeSLORendered(node=NODE, **spec, **fields))
 
     async def logs(self, name: str, **fields: Any) -> str:
         """Ask for a container's log as the gateway does. Raises LookupError with the refusal."""
@@ -276,9 +277,17 @@ class Harness:
         """The executor's reports about itself."""
         return [e.data for e in self.facts if isinstance(e.data, ExecutorStatus) and not e.tombstone]
 
-    def executions(self, topic: str) -> list[Event]:
+    def executions(self, topic: str) -> list[Execution]:
         """What was done, by topic."""
-        return [e for e in self.facts if isinstance(e.data, Execution) and e.data.topic == topic]
+        return [event.data for event in self.facts if isinstance(event.data, Execution) and event.data.topic == topic]
+
+    def causes(self, topic: str) -> list[tuple[str, ...]]:
+        """The causes of each of `executions`."""
+        return [tuple(event.causes) for event in self.facts if isinstance(event.data, Execution) and event.data.topic == topic]
+
+    def summary(self, topic: str, part: str) -> str:
+        """The first summary of a topic in which a text occurs, "" while there is none."""
+        return next((each.summary for each in self.executions(topic) if part in each.summary), "")
 
     def value(self, group: str, knob: Knob) -> str:
         """What the kernel's file of a group says now, in cgroup v1's terms; empty where there is no such group."""

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
 
-import msgspec
 import pytest
 
-from cotenant.events.node.execution import Execution
 from cotenant.events.node.runs import RunPhase
 from cotenant_node_executor.targets.cpulist import format_cpu_list, parse_cpu_list
 from cotenant_node_executor.targets.interface import Knob
@@ -28,10 +25,6 @@ LIMIT_US = 5_000
 BURST = {"policy": "auto", "cfsQuotaBurstPercent": 200, "sharePoolThresholdPercent": 100_000}
 
 
-def spec(**sections: Any) -> msgspec.Raw:
-    return msgspec.Raw(json.dumps(sections).encode())
-
-
 def limited(name: str, script: str = BURN) -> dict[str, object]:
     resources = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"cpu": "50m", "memory": "128Mi"}}
     return pod_manifest(
@@ -39,32 +32,28 @@ def limited(name: str, script: str = BURN) -> dict[str, object]:
     )
 
 
-def reported(harness: Harness, topic: str) -> list[Execution]:
-    return [event.data for event in harness.executions(topic) if isinstance(event.data, Execution)]
-
-
 async def test_a_throttled_services_quota_grows_to_its_ceiling_and_comes_back_when_bursting_is_switched_off(
     harness: Harness,
 ) -> None:
     harness.start()
-    await harness.node_slo(spec=spec(cpuBurstStrategy=BURST))
+    await harness.node_slo({"cpuBurstStrategy": BURST})
     uid = await harness.place(limited("service"))
     await harness.running("service")
     pod, main = f"burstable/pod{uid}", f"burstable/pod{uid}/main"
     await harness.wait("the quota is at its ceiling", lambda: harness.number(main, Knob.CPU_QUOTA) == 2 * LIMIT_US)
     assert harness.number(pod, Knob.CPU_QUOTA) == 2 * LIMIT_US
     await harness.wait("the burst follows the quota", lambda: harness.number(main, Knob.CPU_BURST) == 2 * LIMIT_US)
-    changes = [change for execution in reported(harness, "cpu-burst") for change in execution.changes]
+    changes = [change for execution in harness.executions("cpu-burst") for change in execution.changes]
     steps = {int(change.new) for change in changes if "quota" in change.target}
     assert steps <= {6_000, 7_200, 8_640, 2 * LIMIT_US}
-    assert not reported(harness, "refusals")
+    assert not harness.executions("refusals")
 
-    await harness.node_slo(spec=spec(cpuBurstStrategy={**BURST, "policy": "none"}))
+    await harness.node_slo({"cpuBurstStrategy": {**BURST, "policy": "none"}})
     await harness.wait("the limit is back", lambda: harness.number(main, Knob.CPU_QUOTA) == LIMIT_US)
     await harness.wait("the burst is gone", lambda: harness.number(main, Knob.CPU_BURST) == 0)
     assert harness.number(pod, Knob.CPU_QUOTA) == LIMIT_US
     assert harness.number(pod, Knob.CPU_BURST) == 0
-    assert not reported(harness, "refusals")
+    assert not harness.executions("refusals")
 
 
 @pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
@@ -104,7 +93,7 @@ async def test_a_bound_pod_has_its_cpus_for_itself_until_it_has_gone_also_across
     await harness.ended("bound")
     await harness.forget("bound")
     await harness.wait("the service has all CPUs again", lambda: cpus(web) == format_cpu_list(CPUS))
-    assert not reported(harness, "refusals")
+    assert not harness.executions("refusals")
 
 
 async def test_starved_batch_work_is_evicted_with_its_figures_after_the_cool_down(harness: Harness) -> None:
@@ -116,10 +105,10 @@ async def test_starved_batch_work_is_evicted_with_its_figures_after_the_cool_dow
         "cpuEvictBESatisfactionUpperPercent": 40,
     }
     await harness.node_slo(
+        {"resourceUsedThresholdWithBE": section},
         enable=True,
         cpu_suppress_policy="cfsQuota",
         cpu_suppress_threshold_percent=0,
-        spec=spec(resourceUsedThresholdWithBE=section),
     )
     await harness.place(
         pod_manifest(
@@ -134,9 +123,9 @@ async def test_starved_batch_work_is_evicted_with_its_figures_after_the_cool_dow
     ended = await harness.ended("batch")
     assert (ended.phase, ended.reason) == (RunPhase.FAILED, "Evicted")
     assert ended.message.startswith("BECPUEvict: best-effort uses ")
-    (event,) = await harness.wait("the report of the eviction", lambda: harness.executions("cpu-evict"))
-    assert [cause.partition(":")[0] for cause in event.causes] == ["LOG", "USAGE", "LOG"]
-    (execution,) = reported(harness, "cpu-evict")
+    (execution,) = await harness.wait("the report of the eviction", lambda: harness.executions("cpu-evict"))
+    (causes,) = harness.causes("cpu-evict")
+    assert [cause.partition(":")[0] for cause in causes] == ["LOG", "USAGE", "LOG"]
     assert execution.figures["best-effort.request.cpu-milli"] == 4000
     assert execution.figures["BECPUEvict.release.cpu-milli"] > 0
 
@@ -144,13 +133,13 @@ async def test_starved_batch_work_is_evicted_with_its_figures_after_the_cool_dow
 async def test_a_dry_run_writes_nothing_and_says_what_it_would_write(harness: Harness) -> None:
     harness.start()
     await harness.node_slo(
+        {"resourceUsedThresholdWithBE": {"enable": True, "dryRun": True}},
         enable=True,
         cpu_suppress_policy="cfsQuota",
         cpu_suppress_threshold_percent=0,
-        spec=spec(resourceUsedThresholdWithBE={"enable": True, "dryRun": True}),
     )
-    await harness.wait("it is reported", lambda: reported(harness, "suppress"))
-    execution = reported(harness, "suppress")[0]
+    await harness.wait("it is reported", lambda: harness.executions("suppress"))
+    execution = harness.executions("suppress")[0]
     assert execution.summary.startswith("dry run of suppress, not done: besteffort/cpu.cfs_quota_us: ")
     assert harness.number("besteffort", Knob.CPU_QUOTA) == -1
     await harness.node_slo(enable=True, cpu_suppress_policy="cfsQuota", cpu_suppress_threshold_percent=0)

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from cotenant.events.envelope import Event
 from cotenant.events.node.execution import Execution
 from cotenant.events.node.resources import CpuIdentity
 from cotenant.events.node.runs import ExecutorStatus, RunPhase
@@ -67,19 +66,17 @@ def is_wide(quota_us: int) -> bool:
     return quota_us > NODE_US * 95 // 100
 
 
-def quotas(said: Sequence[Event]) -> list[tuple[int, int]]:
-    """Before and after of every change that these events tell; the first one speaks for the whole tree."""
-    return [(int(event.data.changes[0].old), int(event.data.changes[0].new)) for event in said]  # type: ignore[attr-defined]
+def quotas(said: Sequence[Execution]) -> list[tuple[int, int]]:
+    """Before and after of every change that these tell; the first one speaks for the whole tree."""
+    return [(int(each.changes[0].old), int(each.changes[0].new)) for each in said]
 
 
-def shrinkings(harness: Harness, after: int = 0) -> list[Event]:
-    """What was said, behind the first `after`, of batch being held back because of services."""
+def shrinkings(harness: Harness, after: int = 0) -> list[tuple[Execution, tuple[str, ...]]]:
+    """What was said, behind the first `after`, of batch being held back because of services, with its causes."""
     return [
-        said
-        for said in harness.executions("suppress")[after:]
-        if isinstance(said.data, Execution)
-        and said.data.figures.get("services.cpu-milli", 0) >= SPIKE_MILLI
-        and all(new < old for old, new in quotas([said]))
+        (said, causes)
+        for said, causes in [*zip(harness.executions("suppress"), harness.causes("suppress"), strict=True)][after:]
+        if said.figures.get("services.cpu-milli", 0) >= SPIKE_MILLI and all(new < old for old, new in quotas([said]))
     ]
 
 
@@ -112,12 +109,11 @@ async def test_a_spike_of_a_service_shrinks_the_quota_of_batch_and_it_grows_back
     wide = int(await harness.wait("the quota is wide", lambda: is_wide(quota()) and quota()))
     go.touch()
     await shrunk(harness, wide)
-    said = (await harness.wait("an event says that the services were the reason", lambda: shrinkings(harness)))[-1]
-    assert isinstance(said.data, Execution)
-    assert said.causes[0].startswith("USAGE:")
-    assert said.data.changes[0].target.startswith("besteffort/cpu.")
-    assert said.data.figures["system.cpu-milli"] == CPUS * 1000
-    assert "services" in said.data.summary
+    said, causes = (await harness.wait("an event says that the services were the reason", lambda: shrinkings(harness)))[-1]
+    assert causes[0].startswith("USAGE:")
+    assert said.changes[0].target.startswith("besteffort/cpu.")
+    assert said.figures["system.cpu-milli"] == CPUS * 1000
+    assert "services" in said.summary
 
     go.unlink()
     await harness.wait("the quota has grown back", lambda: is_wide(quota()))

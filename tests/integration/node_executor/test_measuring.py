@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Iterator
 
-import msgspec
 import pytest
 
 from cotenant.events.node.topology import MachineTopology
@@ -39,7 +37,7 @@ async def test_a_machine_and_its_host_applications_are_reported(harness: Harness
     harness.start()
     path = {"base": "CgroupRoot", "relativePath": f"{outside.root_group}/app"}
     spec = {"hostApplications": [{"name": "burner", "qos": "BE", "priority": "koord-batch", "cgroupPath": path}]}
-    await harness.node_slo(spec=msgspec.Raw(json.dumps(spec).encode()), memory_collect_policy="usageWithPageCache")
+    await harness.node_slo(spec, memory_collect_policy="usageWithPageCache")
 
     def topology() -> MachineTopology | None:
         return next((e.data for e in reversed(harness.facts) if isinstance(e.data, MachineTopology)), None)

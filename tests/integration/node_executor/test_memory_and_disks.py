@@ -9,7 +9,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from cotenant.events.node.execution import Execution
@@ -44,26 +43,20 @@ def score_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
 
 
-async def spec(harness: Harness, **sections: Any) -> None:
-    """Render a node SLO of these sections."""
-    await harness.node_slo(spec=msgspec.Raw(msgspec.json.encode(sections)))
-
-
 async def test_a_full_node_evicts_batch_and_no_service_and_a_dry_run_only_says_so(harness: Harness) -> None:
     harness.start(GATES)
     section: dict[str, Any] = {"enable": True, "memoryEvictThresholdPercent": 1, "memoryEvictLowerPercent": 0}
-    await spec(harness, resourceUsedThresholdWithBE={**section, "dryRun": True})
+    await harness.node_slo({"resourceUsedThresholdWithBE": {**section, "dryRun": True}})
     await harness.place(batch_pod("job", SLEEP))
     await harness.place(pod_manifest("web", SLEEP, labels={"koordinator.sh/qosClass": "LS"}))
     job, web = await harness.running("job"), await harness.running("web")
 
     def said(text: str) -> list[Execution]:
-        found = [event.data for event in harness.executions("memory-evict")]
-        return [data for data in found if isinstance(data, Execution) and text in data.summary]
+        return [each for each in harness.executions("memory-evict") if text in each.summary]
 
     await harness.wait("the dry run is said", lambda: said("dry run of memory-evict, not done: "))
     assert alive(job.pid)
-    await spec(harness, resourceUsedThresholdWithBE=section)
+    await harness.node_slo({"resourceUsedThresholdWithBE": section})
     run = await harness.ended("job")
     assert (run.phase, run.reason) == (RunPhase.FAILED, "Evicted")
     (event,) = await harness.wait("the eviction is told", lambda: said("default/job: evicted by memory-evict"))
@@ -89,25 +82,24 @@ async def test_before_an_eviction_no_batch_is_asked_for_and_page_cache_is_reclai
     }
     await harness.place(batch_pod("job", WRITES.format(path=str(harness.folder / "file"))))
     await harness.running("job")
-    await spec(harness, resourceUsedThresholdWithBE=section)
+    await harness.node_slo({"resourceUsedThresholdWithBE": section})
 
     def freed() -> int:
-        found = [event.data for event in harness.executions("memory-relief")]
-        return sum(data.figures.get("freed.memory-bytes", 0) for data in found if isinstance(data, Execution))
+        return sum(each.figures.get("freed.memory-bytes", 0) for each in harness.executions("memory-relief"))
 
     await harness.wait("page cache of the pod is reclaimed", lambda: freed() > 8 * 1024**2)
     status = harness.statuses()[-1]
     assert "no further best-effort pods" in status.memory_pressure
     assert ("node.kubernetes.io/memory-pressure", "", "NoSchedule") in status.taints
     assert harness.runs["job"].phase is RunPhase.RUNNING
-    await spec(harness, resourceUsedThresholdWithBE={**section, "enable": False})
+    await harness.node_slo({"resourceUsedThresholdWithBE": {**section, "enable": False}})
     await harness.wait("the node takes batch again", lambda: not harness.statuses()[-1].memory_pressure)
 
 
 async def test_without_its_gate_nothing_is_evicted_and_scores_follow_the_annotation(harness: Harness) -> None:
     harness.start()
     section = {"enable": True, "memoryEvictThresholdPercent": 1, "memoryEvictLowerPercent": 0}
-    await spec(harness, resourceUsedThresholdWithBE=section)
+    await harness.node_slo({"resourceUsedThresholdWithBE": section})
     manifest = batch_pod("job", SLEEP)
     uid = await harness.place(manifest)
     job = await harness.running("job")
@@ -115,6 +107,11 @@ async def test_without_its_gate_nothing_is_evicted_and_scores_follow_the_annotat
     manifest["metadata"]["annotations"] = {"koordinator.sh/oom-score-adj": "321"}  # type: ignore[index]
     await harness.place(manifest, uid)
     await harness.wait("the running process has the score", lambda: score_of(job.pid) == 321)
+    harness.kill()
+    manifest["metadata"]["annotations"] = {}  # type: ignore[index]
+    await harness.place(manifest, uid)
+    harness.start()
+    await harness.wait("it has its own score back", lambda: score_of(job.pid) == 1000)
     assert alive(job.pid)
 
 
@@ -127,7 +124,7 @@ async def test_the_rates_of_a_disk_are_written_and_reset_also_by_the_next_execut
     device = next(name for name, found in storage.disks.items() if found == number)
     harness.start()
     blocks = [{"name": device, "type": "device", "ioCfg": {"readBPS": 104857600}}]
-    await spec(harness, resourceQOSStrategy={"beClass": {"blkioQOS": {"enable": True, "blocks": blocks}}})
+    await harness.node_slo({"resourceQOSStrategy": {"beClass": {"blkioQOS": {"enable": True, "blocks": blocks}}}})
     version = read_hierarchies().version
     knob, line = (
         (Knob.BLKIO_READ_BPS, f"{number} 104857600")
@@ -146,6 +143,6 @@ async def test_the_rates_of_a_disk_are_written_and_reset_also_by_the_next_execut
 
     await harness.wait("the rate is written", is_set)
     harness.kill()
-    await spec(harness)
+    await harness.node_slo()
     harness.start()
     await harness.wait("the next executor resets it", lambda: not is_set())

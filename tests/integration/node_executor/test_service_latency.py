@@ -27,11 +27,6 @@ def service(figure: Path) -> str:
     )
 
 
-def says(harness: Harness, topic: str, part: str) -> str:
-    words = [event.data.summary for event in harness.executions(topic)]  # type: ignore[attr-defined]
-    return next((text for text in words if part in text), "")
-
-
 async def test_a_late_service_takes_quota_from_batch_work_by_its_own_figure_and_one_that_talks_rubbish_is_said(
     harness: Harness,
 ) -> None:
@@ -51,11 +46,12 @@ async def test_a_late_service_takes_quota_from_batch_work_by_its_own_figure_and_
         pod_manifest("web", service(figure), labels=labels, annotations=annotations, container={"resources": resources})
     )
     await harness.running("web")
-    text = await harness.wait("the figure behind a decision", lambda: says(harness, "suppress", "default/web: oldest request"))
+    text = await harness.wait("the figure of a decision", lambda: harness.summary("suppress", "default/web: oldest request"))
     assert "for services that are late (default/web: oldest request 45.0 ms, goal 20 ms)" in text
     quota = harness.number("besteffort", Knob.CPU_QUOTA)
     assert quota > 0
 
     figure.write_text("rubbish")
-    said = await harness.wait("that it cannot be read", lambda: says(harness, "refusals", "the own latency of pod default/web"))
+    why = "the own latency of pod default/web"
+    said = await harness.wait("that it cannot be read", lambda: harness.summary("refusals", why))
     assert "run delay is used" in said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,12 @@ from cotenant_node_executor.targets.cgroup.driver import open_driver
 from cotenant_node_executor.targets.cgroup.knobs import probe
 from cotenant_node_executor.targets.cgroup.sandbox.driver import SandboxDriver
 from cotenant_node_executor.targets.interface import CgroupDriver, CgroupVersion, NodeCapabilities
+from tests.integration.node_executor.executor_harness import Harness
 from tests.integration.node_kernel.waiting import own_base, until
+from tests.nats_server import NatsServer
 
+STORE_BYTES = 200 << 20
+"""The guest's disk is its memory."""
 Start = Callable[[str, str], int]
 ENTER = 'for procs; do echo $$ > "$procs" || exit 9; done; '
 
@@ -78,3 +82,12 @@ def start(driver: CgroupDriver) -> Iterator[Start]:
 @pytest.fixture
 def cpus() -> list[int]:
     return sorted(os.sched_getaffinity(0))
+
+
+@pytest.fixture
+async def harness(nats_server: NatsServer) -> AsyncIterator[Harness]:
+    """An executor process on a server of its own, not started yet."""
+    made = Harness(nats_server.url, store_bytes=STORE_BYTES)
+    await made.open()
+    yield made
+    await made.close()

@@ -26,7 +26,7 @@ from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.strategy import Strategy
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
 from cotenant_node_executor.targets.interface import CgroupDriver, Knob, NodeCapabilities
-from tests.builders import container, pod_document
+from tests.builders import container, encoded, pod_document
 from tests.integration.node_kernel.waiting import until
 
 NODE, UID = "node-1", "11111111-1111-4111-8111-111111111111"
@@ -86,7 +86,7 @@ class Bench:
     def place(self, manifest: dict[str, Any] | None = None) -> None:
         manifest = pod_manifest("burner", BURN) if manifest is None else manifest
         name, uid = manifest["metadata"]["name"], manifest["metadata"]["uid"]
-        pod, bound = msgspec.Raw(msgspec.json.encode(manifest)), datetime.now(UTC)
+        pod, bound = encoded(manifest), datetime.now(UTC)
         placement = Placement(node=NODE, namespace="default", name=name, uid=uid, pod=pod, bound_at=bound)
         self.tell(placement_subject(NODE, "default", name), placement)
 
@@ -95,7 +95,7 @@ class Bench:
 
     def sections(self, **sections: Any) -> None:
         """A node SLO of these sections."""
-        self.slo(spec=msgspec.Raw(msgspec.json.encode(sections)), memory_collect_policy=self.memory_collect_policy)
+        self.slo(spec=encoded(sections), memory_collect_policy=self.memory_collect_policy)
 
     def threshold(self, percent: int, policy: str) -> None:
         self.slo(

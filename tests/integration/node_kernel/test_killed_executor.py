@@ -8,12 +8,10 @@ eviction, the next one finishes it, and evicts nobody else before the cool-down 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec import Struct
 
@@ -27,16 +25,15 @@ from cotenant_node_executor.targets.other.storage import read_storage
 from tests.integration.kubelet_tree import FILES
 from tests.integration.node_executor.executor_harness import NODE, Harness, alive, pod_manifest
 from tests.integration.node_kernel.waiting import EMULATED, GUEST_DISK
-from tests.nats_server import NatsServer
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: real control groups"),
     pytest.mark.timeout(1800),
 ]
 
-STORE_BYTES = 200 << 20
 LOOKS = 5
 GATES = "--feature-gates=BEMemoryEvict=true"
+FIRST = str(min(os.sched_getaffinity(0)))
 DISKS = ("blkio.throttle.read_bps_device", "io.max", "io.weight", "blkio.bfq.weight", "blkio.weight")
 BATCH = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "64Mi"}
 SLEEP = "import signal; signal.pause()"
@@ -83,6 +80,7 @@ FULL = Case(sections={"resourceUsedThresholdWithBE": {
 """Whoever may be evicted is."""
 CASES = {
     "suppress-quota": Case(suppression("cfsQuota")),
+    "suppress-cpuset": Case({**suppression("cpuset"), "reserved_cpus": FIRST}),
     "idle-and-spread": Case(IDENTITIES),
     "cpu-burst": Case(sections={"cpuBurstStrategy": {"policy": "auto"}}),
     "cpu-normalization": Case({"cpu_suppress_policy": "cpuset"}, ratio=2.0),
@@ -130,20 +128,12 @@ def states(harness: Harness) -> dict[str, str]:
     return values
 
 
-@pytest.fixture
-async def harness(nats_server: NatsServer) -> AsyncIterator[Harness]:
-    made = Harness(nats_server.url, store_bytes=STORE_BYTES)
-    await made.open()
-    yield made
-    await made.close()
-
-
 async def asked(harness: Harness, case: Case | None) -> None:
     """Have the node SLO ask for a strategy, or for none."""
     fields, sections = ({}, {}) if case is None else (case.fields, case.sections)
     ratio = 1.0 if case is None else case.ratio
     await harness.store(resources_subject(NODE), NodeResources(node=NODE, cpu_normalization_ratio=ratio))
-    await harness.node_slo(**{"enable": False, **fields, "spec": msgspec.Raw(msgspec.json.encode(sections))})
+    await harness.node_slo(sections, **{"enable": False, **fields})
 
 
 async def test_a_killed_executor_leaves_nothing_that_the_next_one_does_not_put_back(harness: Harness) -> None:

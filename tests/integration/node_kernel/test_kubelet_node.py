@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import msgspec
 import pytest
 
 from cotenant.domain.qos import KubeQoS
-from cotenant.events.node.execution import Execution
 from cotenant.events.node.runs import RunPhase
 from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver
 from cotenant_node_executor.targets.disks import UnknownDiskError
@@ -27,7 +25,6 @@ from cotenant_node_executor.targets.other.storage import mount_sources, read_sto
 from tests.builders import container, pod_document
 from tests.integration.kubelet_tree import BURN, KubeletTree
 from tests.integration.node_executor.executor_harness import NAMESPACE, Harness
-from tests.nats_server import NatsServer
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: real control groups"),
@@ -38,25 +35,11 @@ LIMIT_US = 5_000
 BURST = {"policy": "auto", "cfsQuotaBurstPercent": 200, "sharePoolThresholdPercent": 100_000}
 BATCH = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "64Mi"}
 MIB = 1 << 20
-STORE_BYTES = 200 * MIB
-"""The guest's disk is its memory."""
 MEMORY_QOS = {"enable": True, "minLimitPercent": 50, "lowLimitPercent": 60, "throttlingPercent": 50}
 SECTIONS = {
     "cpuBurstStrategy": BURST,
     "resourceQOSStrategy": {"lsClass": {"memoryQOS": MEMORY_QOS}},
 }
-
-
-def slo(**sections: Any) -> msgspec.Raw:
-    return msgspec.Raw(json.dumps(sections).encode())
-
-
-@pytest.fixture
-async def harness(nats_server: NatsServer) -> AsyncIterator[Harness]:
-    made = Harness(nats_server.url, store_bytes=STORE_BYTES)
-    await made.open()
-    yield made
-    await made.close()
 
 
 SYSTEMD, CGROUPFS = (KubeletCgroupDriver.SYSTEMD, "containerd"), (KubeletCgroupDriver.CGROUPFS, "docker")
@@ -112,10 +95,6 @@ def has_restarted(harness: Harness, times: int) -> bool:
     return run is not None and run.state == "running" and run.restarts == times
 
 
-def said(harness: Harness, topic: str) -> list[Execution]:
-    return [event.data for event in harness.executions(topic) if isinstance(event.data, Execution)]
-
-
 @laid_out(SYSTEMD, CGROUPFS)
 async def test_strategies_write_into_the_groups_that_kubelet_made_and_what_was_there_is_restored(
     harness: Harness, tree: KubeletTree
@@ -130,11 +109,11 @@ async def test_strategies_write_into_the_groups_that_kubelet_made_and_what_was_t
 
     begin(harness, tree)
     await harness.node_slo(
+        SECTIONS,
         enable=True,
         cpu_suppress_policy="cfsQuota",
         cpu_suppress_threshold_percent=200,
         reserved_cpu_milli=1000,
-        spec=slo(**SECTIONS),
     )
     await harness.place(service(), web_uid)
     await harness.place(batch(), job_uid)
@@ -200,7 +179,7 @@ async def test_what_a_killed_executor_set_is_restored_by_the_next_where_nobody_a
 
     begin(harness, tree)
     await harness.wait("the limits are back", lambda: tree.states() == before)
-    await harness.wait("it is told", lambda: said(harness, "restored"))
+    await harness.wait("it is told", lambda: harness.executions("restored"))
 
 
 @laid_out(CRI_O)
@@ -245,7 +224,7 @@ async def test_what_belongs_to_nobody_is_reported_and_left_alone(harness: Harnes
     await harness.wait("batch has its memory", lambda: memory_limit(tree, job) == str(64 * MIB))
 
     def told() -> bool:
-        lines = [change.new for each in said(harness, "kubelet")[-1:] for change in each.changes]
+        lines = [change.new for each in harness.executions("kubelet")[-1:] for change in each.changes]
         return all(
             any(part in line for line in lines)
             for part in (f"{stranger}: a group without a pod", "default/lost: no control group", "default/kata: a Kata pod")
@@ -291,7 +270,7 @@ async def test_the_volumes_of_several_claims_are_bounded_on_the_disk_that_the_co
     await harness.wait("the pod waits for its container", lambda: "batch" in harness.runs)
     _, job = tree.container(pod, "job", ("unshare", "-m", "sh", "-c", MOUNTS, "sh", str(tmp_path)))
     await harness.wait("the pod's rate is written", lambda: f"{number} " in tree.read(pod, *names))
-    assert [each.summary for each in said(harness, "refusals") if "blkio" in each.summary] == []
+    assert [each.summary for each in harness.executions("refusals") if "blkio" in each.summary] == []
     assert "104857600" in tree.read(pod, *names)
     tree.end(job)
     assert harness.stop() == 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -20,9 +20,8 @@ from cotenant_node_executor.targets.cgroup.hierarchy import read_hierarchies
 from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver, pod_dir, tier_dir
 from tests.integration.kubelet_tree import FILES
 from tests.integration.node_executor.executor_harness import Harness
-from tests.integration.node_kernel.test_kubelet_node import LIMIT_US, MIB, SECTIONS, STORE_BYTES, batch, service, slo
+from tests.integration.node_kernel.test_kubelet_node import LIMIT_US, MIB, SECTIONS, batch, service
 from tests.integration.node_kernel.waiting import EMULATED, until
-from tests.nats_server import NatsServer
 
 pytestmark = [
     pytest.mark.skipif(
@@ -85,14 +84,6 @@ def systemctl(*arguments: str) -> None:
 
 
 @pytest.fixture
-async def harness(nats_server: NatsServer) -> AsyncIterator[Harness]:
-    made = Harness(nats_server.url, store_bytes=STORE_BYTES)
-    await made.open()
-    yield made
-    await made.close()
-
-
-@pytest.fixture
 def pods(harness: Harness, tmp_path: Path) -> Iterator[SystemdPods]:
     made = SystemdPods(tmp_path / "containers")
     yield made
@@ -110,11 +101,11 @@ async def test_strategies_write_beside_systemd_also_after_it_is_reloaded_and_res
 
     harness.start("--pods", "kubelet", "--container-logs", str(pods.logs))
     await harness.node_slo(
+        SECTIONS,
         enable=True,
         cpu_suppress_policy="cfsQuota",
         cpu_suppress_threshold_percent=200,
         reserved_cpu_milli=1000,
-        spec=slo(**SECTIONS),
     )
     await harness.place(service(), web_uid)
     await harness.place(batch(), job_uid)

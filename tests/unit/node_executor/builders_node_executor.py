@@ -18,12 +18,12 @@ from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.runtime.interface import ContainerState
 from cotenant_node_executor.sampling.snapshot import GroupUsage, NodeUsage, PodSample, PressureSet, SystemUsage, UsageSnapshot
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, pod_view
+from cotenant_node_executor.strategies.pod_view import pod_view
 from cotenant_node_executor.strategies.pods.pod_values import burstable_milli
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import LocalNode, Processor, Situation, best_effort_tree, holding_cpus
-from cotenant_node_executor.strategies.strategy import Strategy
-from cotenant_node_executor.targets.interface import CgroupVersion, Knob, KnobSupport, NodeCapabilities
+from cotenant_node_executor.strategies.strategy import Evict, Strategy, StrategyDecision
+from cotenant_node_executor.targets.interface import BESTEFFORT, BURSTABLE, CgroupVersion, Knob, KnobSupport, NodeCapabilities
 from tests.builders import container, pod_document
 
 NODE = "node-1"
@@ -83,6 +83,16 @@ def batch(name: str, milli: int = 1000, **more: Any) -> Pod:
     """A batch pod with requests equal to limits."""
     amounts = {"kubernetes.io/batch-cpu": str(milli), "kubernetes.io/batch-memory": "1Gi"}
     return pod(name, "BE", requests=amounts, limits=amounts, **more)
+
+
+def group(name: str) -> str:
+    """The control group of a latency-sensitive, burstable pod."""
+    return f"{BURSTABLE}/poduid-{name}"
+
+
+def evicted(decision: StrategyDecision) -> list[str]:
+    """The uids of the pods that a decision evicts, in its order."""
+    return [order.uid for order in decision.orders if isinstance(order, Evict)]
 
 
 def usage(group: str, milli: int | None) -> GroupUsage:

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -199,18 +198,6 @@ def test_a_kernel_that_refuses_is_believed(tmp_path: Path, monkeypatch: pytest.M
 # -- real threads ----------------------------------------------------------------------------------------------------------
 
 realtime_allowed = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a real-time class")
-
-
-@pytest.fixture
-def thread() -> Iterator[int]:
-    """A thread of this process that waits."""
-    end = threading.Event()
-    waiting = threading.Thread(target=end.wait)
-    waiting.start()
-    assert waiting.native_id is not None
-    yield waiting.native_id
-    end.set()
-    waiting.join()
 
 
 @realtime_allowed

@@ -183,7 +183,7 @@ class DesiredTargets:
             self._composer.put(RESTORE.name, self._initial.values)
             again = self._composer.composed()
             composed = replace(again, changed=(*composed.changed, *again.changed))
-        self.dry_runs = self._dry_runs.report(composed.winner) if self._dry else ()
+        self.dry_runs = self._dry_runs.report(composed.winner, self._initial.text) if self._dry else ()
         return composed, orders
 
     def _update(self, placed: Mapping[str, PodView], changed: Set[str], slo: NodeSLORendered | None) -> None:

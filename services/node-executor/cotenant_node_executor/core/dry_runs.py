@@ -1,7 +1,8 @@
 """Actions of strategies in a dry run: reported, not done.
 
 In: the decisions of strategies whose section of the NodeSLO has `dryRun: true`, and the values in force. Out: changes
-since the last report: values that differ from those in force, and orders. Each of them is reported once.
+since the last report: values that differ from those in force, or from the initial one where none is in force, and orders. Each
+of them is reported once.
 Bound: the last decision of each strategy.
 """
 
@@ -19,7 +20,7 @@ Order = Evict | Reclaim
 
 
 class WouldChange(Struct, frozen=True):
-    """A value that a strategy would write. `old`: the value in force, "" where none is desired."""
+    """A value that a strategy would write. `old`: the value in force, "" where it is not known."""
 
     place: Place
     desired: Desired
@@ -68,8 +69,10 @@ class DryRuns:
             self._orders[strategy] = now
         self._new_orders += [(strategy, order) for of, order in now.items() if of not in before]
 
-    def report(self, in_force: Callable[[Place, Attribute], Desired | None]) -> tuple[DryRunResult, ...]:
-        """What is new since the last call, by strategy."""
+    def report(
+        self, in_force: Callable[[Place, Attribute], Desired | None], initial: Callable[[Attribute], str]
+    ) -> tuple[DryRunResult, ...]:
+        """What is new since the last call, by strategy. `initial`: what a file holds that no strategy sets, "" if unknown."""
         if not self._changed and not self._new_orders:
             return ()
         changes: dict[str, list[WouldChange]] = {}
@@ -78,7 +81,7 @@ class DryRuns:
             for place, attribute in targets:
                 desired = of_source.get((place, attribute))
                 winner = in_force(place, attribute)
-                old = winner.value if winner is not None else ""
+                old = winner.value if winner is not None else initial(attribute)
                 if desired is not None and desired.value != old:
                     changes.setdefault(desired.strategy, []).append(WouldChange(place, desired, old))
         orders: dict[str, list[Order]] = {}

@@ -4,19 +4,13 @@ In: the cycle's plan, the writer's report, the orders, and their causes. Out: ev
 
 | topic | content |
 |---|---|
-| suppress | a changed quota or CPU set of the best-effort group: old and new value, the figures behind it |
-| batch-values | shares, quota, memory limit of pods |
-| identity | cpu.bvt_warp_ns, cpu.idle, raised shares |
-| cpu-burst, cpu-evict, cpuset, cpu-normalization, core-sched | values set and evictions by these strategies |
-| memory-qos, page-cache, blkio, resctrl, system-config | changed files of these strategies |
+| the topic of a strategy | values that it set (old, new, why, figures), its evictions, memory that was reclaimed |
 | restored | targets without a desired value: initial values; former values of sysctls, files below /sys, resctrl groups |
 | runtime | a container was started; a pod is being stopped (if LOG orders it, once that has taken STOP: its report follows) |
-| memory-relief | memory.high of the best-effort group, memory that was reclaimed, with the figures |
-| memory-evict | an eviction for memory, with the figures behind it |
 | kubelet | where kubelet runs the pods: groups without a pod on LOG, pods without a group, Kata pods; when that changes |
-| refusals | the kernel refused a value, or a pod cannot run here, or evictions wait for their rate; each published once |
+| refusals | the kernel refused a value, a pod cannot run here, a strategy cannot do what is asked, evictions wait; each once |
 
-A strategy in a dry run publishes its would-be actions on its own topic, when they change.
+A strategy in a dry run publishes its would-be actions on its own topic, when they change. Several strategies may share a topic.
 
 Bound: MAX_CHANGES changes in one event; more are counted in its summary. Over 300 lines: one short method a kind of event.
 """
@@ -36,7 +30,7 @@ from cotenant_node_executor.core.dry_runs import DryRunResult
 from cotenant_node_executor.core.placed import Key
 from cotenant_node_executor.core.plan import CyclePlan
 from cotenant_node_executor.runtime.interface import Collect, EndAttempt, Forget, Order, Start, Stop
-from cotenant_node_executor.strategies.strategy import RESTORE, Cause, Desired, Evict, Problems, Reclaim
+from cotenant_node_executor.strategies.strategy import RESTORE, Cause, Desired, Evict, Problems, Reclaim, Strategy
 from cotenant_node_executor.targets.address import Place, place_text
 from cotenant_node_executor.targets.interface import Knob, Reclaimed, WriteReport, WrittenValue
 
@@ -93,11 +87,11 @@ class Executions:
 
     def _strange(self, strangers: tuple[str, ...], now: datetime) -> Event:
         """Mismatches of kubelet's tree and LOG, or that they have ended."""
-        more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
+        matching = "kubelet's control groups and the pods of LOG match"
         execution = Execution(
             node=self._node,
             topic="kubelet",
-            summary=f"{strangers[0]}{more}" if strangers else "kubelet's control groups and the pods of LOG match",
+            summary=f"{strangers[0]}{_and_more(strangers)}" if strangers else matching,
             changes=tuple([Change(target="kubelet", new=each) for each in strangers[:MAX_CHANGES]]),
         )
         return self._event("kubelet", execution, (), now)
@@ -117,16 +111,14 @@ class Executions:
             # Suppression sets the whole best-effort tree by one decision, so its root's file represents the tree.
             first, winner = ([each for each in changes if each[0].attribute in _OF_A_TREE] or changes)[0]
             strategy = core.strategies.get(winner.strategy, RESTORE)
-            causes: tuple[str, ...] = (core.slo_ref,) if core.slo_ref else ()
-            if strategy.cause is Cause.USAGE:
-                causes = (NEWEST_USAGE, *causes)
-            elif strategy.cause is Cause.PLACEMENTS:
+            causes = _causes(core, strategy)
+            if strategy.cause is Cause.PLACEMENTS:
                 causes = self._placements(core, {written.place for written, _ in changes}) or causes
-            more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
+            change = f"{place_text(first.place) or '/'} {first.file}: {first.old} -> {first.new}"
             execution = Execution(
                 node=self._node,
                 topic=topic,
-                summary=f"{place_text(first.place) or '/'} {first.file}: {first.old} -> {first.new}{more}: {winner.why}",
+                summary=f"{change}{_and_more(changes)}: {winner.why}",
                 changes=tuple([
                     Change(target=_target(each.place, each.file), old=each.old, new=each.new)
                     for each, _ in changes[:MAX_CHANGES]
@@ -178,12 +170,9 @@ class Executions:
             namespace=namespace,
             pod=name,
         )
-        causes = [core.placed[key].ref]
-        if core.strategies[strategy].cause is Cause.USAGE:
-            causes.append(NEWEST_USAGE)
         begun = core.evictions.begun(order.uid)
-        known = (core.slo_ref, begun.offer if begun is not None else "")
-        return self._event(topic, execution, (*causes, *(each for each in known if each)), now)
+        offer = (begun.offer,) if begun is not None and begun.offer else ()
+        return self._event(topic, execution, (core.placed[key].ref, *_causes(core, core.strategies[strategy]), *offer), now)
 
     def _dry_run(self, core: ExecutorCore, result: DryRunResult, now: datetime) -> Event:
         """Would-be actions of a strategy in a dry run."""
@@ -191,9 +180,8 @@ class Executions:
         actions: list[str] = []
         if changes:
             first = changes[0]
-            more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
             file = _target(first.place, first.desired.attribute.value)
-            actions.append(f"{file}: {first.old or '?'} -> {first.desired.value}{more}: {first.desired.why}")
+            actions.append(f"{file}: {first.old or '?'} -> {first.desired.value}{_and_more(changes)}: {first.desired.why}")
         for order in result.orders:
             if isinstance(order, Reclaim):
                 actions.append(f"{order.memory_bytes} bytes reclaimed from {order.group}: {order.why}")
@@ -211,8 +199,7 @@ class Executions:
             ]),
             figures=core.figures(strategy.name),
         )
-        causes: tuple[str, ...] = (core.slo_ref,) if core.slo_ref else ()
-        return self._event(strategy.topic, execution, (NEWEST_USAGE, *causes) if strategy.cause is Cause.USAGE else causes, now)
+        return self._event(strategy.topic, execution, _causes(core, strategy), now)
 
     def _evictions_that_wait(
         self, core: ExecutorCore, waiting: tuple[tuple[str, str], ...], now: datetime
@@ -225,7 +212,7 @@ class Executions:
             self._event(
                 "refusals",
                 Execution(node=self._node, topic="refusals", summary=f"evictions by {strategy} wait: {why}"),
-                (core.slo_ref,) if core.slo_ref else (),
+                _causes(core),
                 now,
             )
             for strategy, why in new
@@ -233,15 +220,14 @@ class Executions:
 
     def _problems(self, core: ExecutorCore, problems: Problems, now: datetime) -> Event:
         about = f"{problems.strategy} cannot do" if problems.strategy else "node SLO"
-        more = f" and {len(problems.texts) - 1} more" if len(problems.texts) > 1 else ""
         execution = Execution(
             node=self._node,
             topic="refusals",
-            summary=f"{about}: {problems.texts[0]}{more}",
+            summary=f"{about}: {problems.texts[0]}{_and_more(problems.texts)}",
             changes=tuple([Change(target="problems", new=each) for each in problems.texts[:MAX_CHANGES]]),
             figures=core.figures(problems.strategy),
         )
-        return self._event("refusals", execution, (core.slo_ref,) if core.slo_ref else (), now)
+        return self._event("refusals", execution, _causes(core), now)
 
     def of_reclaimed(self, core: ExecutorCore, reclaimed: Sequence[Reclaimed], now: datetime) -> list[Event]:
         """Events about memory that was reclaimed."""
@@ -260,7 +246,7 @@ class Executions:
                 "freed.memory-bytes": reclaimed.freed_bytes,
             },
         )
-        return self._event(topic, execution, (NEWEST_USAGE, *((core.slo_ref,) if core.slo_ref else ())), now)
+        return self._event(topic, execution, (NEWEST_USAGE, *_causes(core)), now)
 
     def _runtime(self, core: ExecutorCore, uid: str, text: str, now: datetime) -> Event:
         placed = core.pods.of_uid(uid)
@@ -276,12 +262,9 @@ class Executions:
     def _refused_by_kernel(self, core: ExecutorCore, plan: CyclePlan, report: WriteReport, now: datetime) -> list[Event]:
         first = report.refused[0]
         winner = plan.targets.winner(first.place, first.attribute)
-        more = len(report.refused) - 1
         where = place_text(first.place) or "/"
-        summary = f"{where} {first.file} = {first.value}: {first.message}" + (f" and {more} more" if more else "")
-        causes = self._placements(core, {refused.place for refused in report.refused}) or (
-            (core.slo_ref,) if core.slo_ref else ()
-        )
+        summary = f"{where} {first.file} = {first.value}: {first.message}{_and_more(report.refused)}"
+        causes = self._placements(core, {refused.place for refused in report.refused}) or _causes(core)
         return [
             self._event(
                 "refusals",
@@ -329,6 +312,17 @@ class Executions:
         if subject is None:
             subject = self._subjects[topic] = execution_subject(self._node, topic)
         return Event(subject=subject, data=data, causes=causes, time=now, stream=EXECUTION)
+
+
+def _causes(core: ExecutorCore, strategy: Strategy | None = None) -> tuple[str, ...]:
+    """The node SLO, if there is one; before it the newest usage, where the strategy decides by that."""
+    policy = (core.slo_ref,) if core.slo_ref else ()
+    return (NEWEST_USAGE, *policy) if strategy is not None and strategy.cause is Cause.USAGE else policy
+
+
+def _and_more(texts: Sequence[object]) -> str:
+    """How many there are beside the first, in words."""
+    return f" and {len(texts) - 1} more" if len(texts) > 1 else ""
 
 
 def _target(place: Place, file: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 
 from cotenant_node_executor.sampling.snapshot import UsageSnapshot
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, PodView
+from cotenant_node_executor.strategies.pod_view import PodView
 from cotenant_node_executor.strategies.situation import LocalNode
 from cotenant_node_executor.strategies.strategy import RESTORE, Desired, DesiredValues
 from cotenant_node_executor.targets.address import (
@@ -26,7 +26,7 @@ from cotenant_node_executor.targets.address import (
 )
 from cotenant_node_executor.targets.cgroup.files import BY_DEVICE, unset_text
 from cotenant_node_executor.targets.cpulist import format_cpu_list
-from cotenant_node_executor.targets.interface import ROOT_GROUP, NodeCapabilities
+from cotenant_node_executor.targets.interface import BESTEFFORT, BURSTABLE, ROOT_GROUP, NodeCapabilities
 
 LEFT_OVER_NS = 10_000_000_000
 Desires = Callable[[Place, Attribute], Desired | None]
@@ -55,6 +55,10 @@ class InitialValues:
 
     def __bool__(self) -> bool:
         return bool(self._desired)
+
+    def text(self, attribute: Attribute) -> str:
+        """What an attribute holds that no strategy has set; "" where that is not known."""
+        return self._of_attribute.get(attribute, "")
 
     def add(self, dropped: Mapping[tuple[Place, Attribute], str], groups: Set[str]) -> None:
         """Take targets that were dropped, with their last values; `groups`: those that exist."""

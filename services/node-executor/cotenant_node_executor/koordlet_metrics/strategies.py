@@ -15,11 +15,12 @@ from itertools import accumulate
 from cotenant.runtime.figures import Value
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.koordlet_metrics.values import Defined, container_labels, of_containers, pods, snapshot_of
+from cotenant_node_executor.sampling.spikes import services_milli
 from cotenant_node_executor.strategies.cpu.burst import strategy as burst
 from cotenant_node_executor.strategies.cpu.evict import strategy as cpu_evict
 from cotenant_node_executor.strategies.cpu.suppression import strategy as suppression
 from cotenant_node_executor.strategies.memory import evict as memory_evict
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT
+from cotenant_node_executor.strategies.readings import best_effort_cpu_milli
 from cotenant_node_executor.targets.address import OomScore, OomScoreAttribute
 from cotenant_node_executor.targets.cgroup.durations import BOUNDS_MS
 from cotenant_node_executor.targets.interface import Knob
@@ -33,17 +34,13 @@ EVICTION_REASONS = {cpu_evict.NAME: "EvictPodByBECPUSatisfaction", memory_evict.
 def _services_cpu(core: ExecutorCore) -> Iterator[Value]:
     snapshot = snapshot_of(core)
     if snapshot is not None:
-        yield sum(each.usage.cpu_milli or 0 for each in snapshot.pods.values() if each.tier != BESTEFFORT) / 1000, {}
+        yield services_milli(snapshot) / 1000, {}
 
 
 def _batch_cpu(core: ExecutorCore) -> Iterator[Value]:
-    """The best-effort group, which has YARN's containers too; its pods where it is not measured (the simulated machine)."""
     snapshot = snapshot_of(core)
-    if snapshot is None:
-        return
-    group = snapshot.tiers.get(BESTEFFORT)
-    of_pods = sum(each.usage.cpu_milli or 0 for each in snapshot.pods.values() if each.tier == BESTEFFORT)
-    yield (of_pods if group is None or group.cpu_milli is None else group.cpu_milli) / 1000, {}
+    if snapshot is not None:
+        yield best_effort_cpu_milli(snapshot) / 1000, {}
 
 
 def _suppressed(core: ExecutorCore) -> Iterator[Value]:

@@ -248,7 +248,7 @@ class ProcessRuntime:
     # -- logs ----------------------------------------------------------------------------------------------------------
 
     def read_log(self, request: LogRequest) -> str:
-        """Return the end of a container's log. Raises LogUnavailableError."""
+        """Return the end of a container's log. Raises PodLogUnavailableError."""
         folder = self._state / request.uid / request.container
         newest = newest_attempt(folder) if folder.is_dir() else None
         if newest is None:

@@ -31,11 +31,11 @@ from cotenant_node_executor.sampling.snapshot import (
 )
 from cotenant_node_executor.sampling.usage import CumulativeCounter, group_milli, throttled_ratio
 from cotenant_node_executor.targets.cgroup.tree import read_file
-from cotenant_node_executor.targets.interface import ROOT_GROUP, CgroupDriver
+from cotenant_node_executor.targets.interface import BESTEFFORT, BURSTABLE, ROOT_GROUP, CgroupDriver
 from cotenant_node_executor.targets.parse import parse_cpu_stat, parse_cpu_usage_ns, parse_memory_stat
 
 JIFFY_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-TIERS = ("burstable", "besteffort")
+TIERS = (BURSTABLE, BESTEFFORT)
 _NO_PRESSURE = PressureSet()
 
 

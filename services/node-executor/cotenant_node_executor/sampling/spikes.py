@@ -34,7 +34,7 @@ from msgspec.structs import replace
 from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.sampling.usage import CumulativeCounter, group_milli
 from cotenant_node_executor.targets.cgroup.tree import read_file
-from cotenant_node_executor.targets.interface import ROOT_GROUP, CgroupDriver, Stat
+from cotenant_node_executor.targets.interface import BESTEFFORT, BURSTABLE, ROOT_GROUP, CgroupDriver, Stat
 from cotenant_node_executor.targets.parse import parse_cpu_usage_ns
 
 MEASURED_NS, CONFIRMED_NS = 25_000_000, 10_000_000
@@ -45,7 +45,6 @@ CERTAIN = 2
 MEMORY, FIRST = 256, 40
 MOST_READINGS = 12
 """Spans begin at one of them: the last 0.1 to 0.3 s."""
-BURSTABLE, BESTEFFORT = "burstable", "besteffort"
 
 
 class Fluctuation:
@@ -133,7 +132,7 @@ class Spikes:
         if len(self._readings) < 2 or not capacity:
             return began, 0
         if self._used[0] is not sample:
-            self._used = sample, _services_milli(sample)
+            self._used = sample, services_milli(sample)
         allowed = self._used[1] + capacity * RISE_PERCENT // 100
         last = self._readings[-1]
         for reading in self._readings:
@@ -175,7 +174,7 @@ class Spikes:
         return parse_cpu_usage_ns(self._driver.version, content)
 
 
-def _services_milli(sample: UsageSnapshot) -> int:
+def services_milli(sample: UsageSnapshot) -> int:
     """The services' CPU in a sample."""
     return sum([pod.usage.cpu_milli or 0 for pod in sample.pods.values() if pod.tier != BESTEFFORT])
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from cotenant_node_executor.sampling.pressure.pressure_triggers import PressureTriggers, Trigger
 from cotenant_node_executor.sampling.pressure.stalls import Stalls
 from cotenant_node_executor.sampling.snapshot import TriggerCheck, UsageSnapshot
-from cotenant_node_executor.sampling.spikes import BESTEFFORT, BURSTABLE, Spikes
-from cotenant_node_executor.targets.interface import CgroupDriver, Stat
+from cotenant_node_executor.sampling.spikes import Spikes
+from cotenant_node_executor.targets.interface import BESTEFFORT, BURSTABLE, CgroupDriver, Stat
 
 WINDOW_US = 500_000
 """The shortest that the kernel accepts; it checks every tenth of it."""

@@ -14,9 +14,10 @@ from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.sampling.latency.readings import AskedService
 from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath
+from cotenant_node_executor.targets.interface import BESTEFFORT, BURSTABLE, ROOT_GROUP
 
 MOST_APPLICATIONS = 32
-OWN_TIERS = {"Kubepods": "", "KubepodsBurstable": "burstable", "KubepodsBesteffort": "besteffort"}
+OWN_TIERS = {"Kubepods": ROOT_GROUP, "KubepodsBurstable": BURSTABLE, "KubepodsBesteffort": BESTEFFORT}
 """The executor's group for each base of a path that means the pods' groups."""
 WITHOUT_PAGE_CACHE, WITH_HOT_PAGE_CACHE = "usageWithoutPageCache", "usageWithHotPageCache"
 

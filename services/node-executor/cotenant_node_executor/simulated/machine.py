@@ -27,12 +27,13 @@ from cotenant_node_executor.simulated.containers import SimulatedRuntime
 from cotenant_node_executor.simulated.files import SIMULATED_KNOBS, SimulatedFiles
 from cotenant_node_executor.simulated.groups import SimulatedGroups
 from cotenant_node_executor.simulated.sampler import BOUND_CPUS, BOUND_QUOTA, OutOfMemory, SimulatedSampler
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import LocalNode, Processor
 from cotenant_node_executor.strategies.strategy import Reclaim, Strategy
 from cotenant_node_executor.targets.address import Attribute, NonCgroup
 from cotenant_node_executor.targets.interface import (
+    BESTEFFORT,
+    BURSTABLE,
     ROOT_GROUP,
     CgroupVersion,
     KnobSupport,

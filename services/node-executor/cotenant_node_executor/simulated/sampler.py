@@ -25,10 +25,9 @@ from cotenant_node_executor.sampling.snapshot import GroupUsage, NodeUsage, PodS
 from cotenant_node_executor.simulated.files import SimulatedFiles
 from cotenant_node_executor.simulated.memory import Holding, ended
 from cotenant_node_executor.simulated.usage import UsageCurve, elapsed_ms, share_out, wanted_usage
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
 from cotenant_node_executor.strategies.situation import LocalNode
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
-from cotenant_node_executor.targets.interface import Knob
+from cotenant_node_executor.targets.interface import BESTEFFORT, BURSTABLE, Knob
 
 SYSTEM_PERMILLE = 30
 SYSTEM_MEMORY_PERMILLE = 20

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from cotenant.model.names import ANNOTATION_RESOURCE_STATUS, BATCH_CPU, CPU
 from cotenant.model.quantities import QuantityError, Scalar, parse_nanos
-from cotenant_node_executor.strategies.sections import fitted, lowered_object, without_nulls
+from cotenant_node_executor.strategies.sections import annotation_as
 
 
 class NumaAllocation(Struct, frozen=True):
@@ -49,10 +49,7 @@ def resource_status(annotations: Mapping[str, str]) -> ResourceStatus:
     text = annotations.get(ANNOTATION_RESOURCE_STATUS)
     if text is None:
         return _NOTHING
-    try:
-        return fitted(without_nulls(lowered_object(text)), ResourceStatus, "resource status")
-    except ValueError as error:
-        raise ValueError(f"annotation {ANNOTATION_RESOURCE_STATUS}: {error}") from error
+    return annotation_as(ANNOTATION_RESOURCE_STATUS, text, ResourceStatus)
 
 
 def holds_cpus(annotations: Mapping[str, str]) -> bool:

@@ -31,12 +31,16 @@ from cotenant.model.quantities import QuantityError, parse_value, resource_amoun
 from cotenant.model.values import Value
 from cotenant_node_executor.strategies.allocation import resource_status
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
+from cotenant_node_executor.targets.interface import BESTEFFORT, BURSTABLE
 
 ANNOTATION_CPU_QOS = "koordinator.sh/cpuQOS"
 ANNOTATION_MEMORY_QOS = "koordinator.sh/memoryQOS"
-BESTEFFORT = "besteffort"
-BURSTABLE = "burstable"
 REMEMBERED_SHAPES = 256
+_CLASS_OF_KUBE = {
+    KubeQoS.GUARANTEED: QoSClass.LSR.value,
+    KubeQoS.BURSTABLE: QoSClass.LS.value,
+    KubeQoS.BEST_EFFORT: QoSClass.BE.value,
+}
 _GUARANTEED, _BURSTABLE = KubeQoS.GUARANTEED, KubeQoS.BURSTABLE
 
 
@@ -76,6 +80,18 @@ class PodShape(Struct, frozen=True, cache_hash=True):
     """Of the whole pod, as Kubernetes counts it: with init containers."""
     memory_qos: str | None
     """The memory QoS that the pod's annotation requests."""
+
+    @property
+    def config_class(self) -> str:
+        """See `config_class`."""
+        return config_class(self.qos, self.kube_qos)
+
+
+def config_class(qos: QoSClass, kubernetes: KubeQoS) -> str:
+    """The class whose parts of the NodeSLO apply to a pod: that of its label (LSE has LSR's), else of its Kubernetes QoS."""
+    if qos is QoSClass.NONE:
+        return _CLASS_OF_KUBE[kubernetes]
+    return QoSClass.LSR.value if qos is QoSClass.LSE else qos.value
 
 
 class PodView(Value, frozen=True):

@@ -135,6 +135,15 @@ def fitted(given: Mapping[str, JsonValue], shape: type[T], where: str) -> T:
         raise SectionError(f"{where}: {error}") from error
 
 
+def annotation_as(name: str, text: str, shape: type[T]) -> T:
+    """Return a pod's annotation as a struct; null counts as absent. Raises SectionError, which names the annotation."""
+    try:
+        given = without_nulls(lowered_object(text))
+    except SectionError as error:
+        raise SectionError(f"annotation {name}: {error}") from error
+    return fitted(given, shape, f"annotation {name}")
+
+
 @cache
 def fields_of(kind: type[Struct]) -> dict[str, tuple[str, inspect.Type]]:
     """Return the name and the type of each field of a struct, by the name in lower case."""

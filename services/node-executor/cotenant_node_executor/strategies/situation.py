@@ -15,9 +15,9 @@ from cotenant.events.node.resources import NodeResources, NodeSLORendered
 from cotenant_node_executor.sampling.latency.readings import NO_SERVICES, Services
 from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.sampling.threads import NO_THREADS, Threads
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
+from cotenant_node_executor.strategies.pod_view import PodView
 from cotenant_node_executor.targets.disks import NO_DEVICES, Storage, VolumeDevices
-from cotenant_node_executor.targets.interface import Knob, NodeCapabilities
+from cotenant_node_executor.targets.interface import BESTEFFORT, Knob, NodeCapabilities
 from cotenant_node_executor.targets.other.realtime import NO_REALTIME, RealtimeState
 
 _BELOW_BESTEFFORT = f"{BESTEFFORT}/"

@@ -125,6 +125,16 @@ class Cause(Enum):
     """The placements of the affected pods; the policy where there are none."""
 
 
+def no_decision(_situation: Situation, _memory: Struct | None) -> StrategyDecision:
+    """The decision of a strategy whose gate is off."""
+    return StrategyDecision()
+
+
+def on_pods(_policy: NodePolicy) -> frozenset[Input]:
+    """The inputs of a strategy that follows from the pods, and the policy, alone."""
+    return frozenset((Input.PODS,))
+
+
 def _no_inputs(_policy: NodePolicy) -> frozenset[Input]:
     return frozenset()
 

@@ -18,7 +18,8 @@ from cotenant.model.values import Value
 from cotenant_node_executor.targets.address import Attribute, Place
 from cotenant_node_executor.targets.address import Knob as Knob
 
-ROOT_GROUP = ""
+ROOT_GROUP, BURSTABLE, BESTEFFORT = "", "burstable", "besteffort"
+"""The tiers: guaranteed pods lie in the root."""
 LARGE_BURSTS = "cpu.burst.above_quota"
 """The capability of kernels that take bursts above the quota."""
 UNLIMITED_TEXT = "-1"

@@ -21,8 +21,7 @@ from cotenant.simulation import World
 from cotenant_node_executor.simulated.machine import NodeSize, SimulatedMachine, simulated_node
 from cotenant_node_executor.simulated.participant import NodeParticipant
 from cotenant_node_executor.simulated.sampler import OutOfMemory
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT
-from cotenant_node_executor.targets.interface import CgroupVersion, Knob
+from cotenant_node_executor.targets.interface import BESTEFFORT, CgroupVersion, Knob
 from cotenant_verification.simulate.openb import GPU_MODEL_LABEL, offered_gpus
 from cotenant_verification.workload.pod_constraints import ZONE
 

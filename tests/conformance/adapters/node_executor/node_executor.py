@@ -32,6 +32,7 @@ from cotenant_node_executor.strategies.cpu.suppression import cpu_set as suppres
 from cotenant_node_executor.strategies.cpu.suppression import quantity as suppress_quantity
 from cotenant_node_executor.strategies.pods import batch_values as batch
 from cotenant_node_executor.targets.address import Sysctl
+from cotenant_node_executor.targets.cgroup.paths import kube_qos_of_dir
 from cotenant_node_executor.targets.cpulist import format_cpu_list, parse_cpu_list
 from cotenant_node_executor.targets.interface import CgroupVersion, Knob, KnobSupport, NodeCapabilities
 from cotenant_node_executor.targets.other.accessors import SysctlAccessor
@@ -258,4 +259,4 @@ def group_identity(given: dict[str, Any], *, name: str) -> object:
                 return {"bvt": identity.parsed_identity(text)}
             except ValueError:
                 return {"bvt": None}
-    return {"bvt": identity.pod_identity(known, qos, identity.kube_qos_of_path(given["cgroupParent"]))}
+    return {"bvt": identity.pod_identity(known, qos, kube_qos_of_dir(given["cgroupParent"]).value)}

@@ -54,7 +54,7 @@ def _files(values: memory.Values) -> dict[str, int]:
 def memory_qos(given: dict[str, Any]) -> object:
     if given["op"] == "merge":
         qos = QoSClass(given["qosClass"] or "")
-        name = qos_config.class_of(qos, KubeQoS(given["kubeQOS"]) if given["kubeQOS"] else KubeQoS.BEST_EFFORT)
+        name = pod_view.config_class(qos, KubeQoS(given["kubeQOS"]) if given["kubeQOS"] else KubeQoS.BEST_EFFORT)
         merged = qos_config.effective(_config(given["nodeConfig"]), name, given["podAnnotation"])
         if merged == qos_config.MemoryQOS():
             return {"config": None}

@@ -25,7 +25,6 @@ from cotenant_node_executor.sampling.latency.readings import ServiceReading
 from cotenant_node_executor.sampling.snapshot import PodSample, UsageSnapshot
 from cotenant_node_executor.sampling.threads import ThreadUsage
 from cotenant_node_executor.strategies.memory import page_cache
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.strategies.registry import strategies_of
 from cotenant_node_executor.strategies.sections import QOS, THRESHOLD
 from cotenant_node_executor.strategies.situation import ResctrlFacts
@@ -34,6 +33,7 @@ from cotenant_node_executor.targets.address import INITIAL_VALUES, Attribute, Pl
 from cotenant_node_executor.targets.cgroup.files import BY_DEVICE, unset_text
 from cotenant_node_executor.targets.disks import Storage
 from cotenant_node_executor.targets.interface import (
+    BESTEFFORT,
     RECLAIM,
     SLICES,
     THREADS,
@@ -42,6 +42,7 @@ from cotenant_node_executor.targets.interface import (
     NodeCapabilities,
     WriteReport,
 )
+from tests.builders import encoded
 from tests.unit.node_executor.builders_node_executor import (
     GIB,
     NODE,
@@ -162,7 +163,7 @@ def node_slo(case: Case, *dry: str) -> NodeSLORendered:
         inner = inner.setdefault(name, {})
     if inner is not sections:
         inner["dryRun"] = True
-    return slo(**case.fields, spec=msgspec.Raw(msgspec.json.encode(sections)))
+    return slo(**case.fields, spec=encoded(sections))
 
 
 def pods(case: Case) -> list[Pod]:

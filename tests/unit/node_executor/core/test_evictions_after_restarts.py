@@ -19,9 +19,8 @@ from cotenant_node_executor.runtime.interface import AskEviction, Stop
 from cotenant_node_executor.strategies.cpu.evict.strategy import COOL_DOWN_SECONDS as CPU_SECONDS
 from cotenant_node_executor.strategies.memory.evict import BE_MEMORY_EVICT
 from cotenant_node_executor.strategies.memory.evict import COOL_DOWN_SECONDS as MEMORY_SECONDS
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.strategies.registry import strategies_of
-from cotenant_node_executor.targets.interface import Knob
+from cotenant_node_executor.targets.interface import BESTEFFORT, Knob
 from tests.unit.node_executor.builders_node_executor import GIB, NODE, START, Bench, batch, facts
 from tests.unit.node_executor.strategies.test_cpu_evict import SATISFACTION, evict_slo
 from tests.unit.node_executor.strategies.test_cpu_evict import reading as cpu_reading

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import msgspec
 from msgspec.structs import replace
 
 from cotenant.events.node.resources import NodeResources
@@ -29,7 +28,7 @@ from cotenant_node_executor.strategies.strategy import Evict
 from cotenant_node_executor.targets.cgroup.durations import SUCCEEDED, Histogram
 from cotenant_node_executor.targets.interface import CookieOutcome, CoreGroups, HeldCookie, Knob
 from cotenant_node_executor.targets.psi import PressureLine, PsiStats
-from tests.builders import pod_document
+from tests.builders import encoded, pod_document
 from tests.unit.node_executor.builders_node_executor import GIB, NODE, Bench, batch, facts, pod, service, snapshot
 
 STALL = PsiStats(PressureLine(12.5, 6.0, 1.0, 9), PressureLine(2.0, 1.0, 0.5, 3), full_supported=True)
@@ -63,7 +62,7 @@ def node() -> Bench:
         enable=True,
         cpu_suppress_policy="cfsQuota",
         cpu_suppress_threshold_percent=65,
-        spec=msgspec.Raw(json.dumps(spec).encode()),
+        spec=encoded(spec),
     )
     for entry in (service("web"), batch("job", 500)):
         bench.place(entry)
@@ -90,7 +89,7 @@ def test_a_container_that_kubelet_runs_has_the_id_of_its_status() -> None:
     for name, number in (("job", "containerd://ab12"), ("new", "")):
         document = pod_document(name, labels={"koordinator.sh/qosClass": "BE"}, requests=amounts, limits=amounts)
         document["status"] = {"containerStatuses": [{"name": "main", "containerID": number}]}
-        raw = msgspec.Raw(msgspec.json.encode(document))
+        raw = encoded(document)
         placement = Placement(node=NODE, namespace="default", name=name, uid=f"uid-{name}", pod=raw)
         bench.store(placement_subject(NODE, "default", name), placement)
     found = {dict(labels)["container_id"] for labels in shown(bench, "container_resource_requests")}

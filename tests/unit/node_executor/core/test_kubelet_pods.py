@@ -13,7 +13,7 @@ from cotenant_node_executor.core.placed import container_ids
 from cotenant_node_executor.core.pod_lifecycle import States
 from cotenant_node_executor.runtime.interface import AskEviction, ContainerState, PodToRun
 from cotenant_node_executor.strategies.strategy import Evict
-from tests.builders import container, pod_document
+from tests.builders import container, encoded, pod_document
 from tests.unit.node_executor.builders_node_executor import START as NOW
 
 UID = "uid-web"
@@ -68,6 +68,6 @@ def test_an_eviction_is_asked_for_until_the_pod_is_terminating() -> None:
 
 def test_names_of_containers_are_read_from_a_status_and_rubbish_names_nothing() -> None:
     status = {"containerStatuses": [{"name": "main", "containerID": "containerd://1"}, {"name": "new", "containerID": ""}]}
-    assert container_ids(msgspec.Raw(msgspec.json.encode({"status": status}))) == {"containerd://1": "main"}
+    assert container_ids(encoded({"status": status})) == {"containerd://1": "main"}
     for rubbish in (b"null", b"7", b'{"status":{"containerStatuses":{}}}', b'{"status":null}'):
         assert container_ids(msgspec.Raw(rubbish)) == {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -15,6 +14,7 @@ from cotenant_node_executor.core.executions import Executions
 from cotenant_node_executor.strategies.registry import strategies_of
 from cotenant_node_executor.targets.address import Knob, Sysctl
 from cotenant_node_executor.targets.interface import WriteReport
+from tests.builders import encoded
 from tests.unit.node_executor.builders_node_executor import GIB, NODE, Bench, batch, snapshot
 
 GATES = frozenset(("BEMemoryEvict",))
@@ -23,7 +23,7 @@ GATES = frozenset(("BEMemoryEvict",))
 def bench(section: str, **fields: Any) -> Bench:
     """A node whose memory is full, with one batch pod and this section of the NodeSLO."""
     made = Bench(strategies=strategies_of(GATES)).load()
-    spec = msgspec.Raw(msgspec.json.encode({section: fields}))
+    spec = encoded({section: fields})
     made.store(slo_subject(NODE), NodeSLORendered(node=NODE, spec=spec))
     entry = batch("job")
     made.place(entry)
@@ -75,7 +75,7 @@ def test_without_dry_run_the_same_is_done() -> None:
 )
 def test_a_section_that_cannot_be_read_stops_nothing(section: str, value: Any) -> None:
     made = bench("systemStrategy")
-    spec = msgspec.Raw(msgspec.json.encode({section: value}))
+    spec = encoded({section: value})
     made.store(slo_subject(NODE), NodeSLORendered(node=NODE, spec=spec))
     for _ in range(2):
         plan = made.look(1).core.plan(made.now)

@@ -10,7 +10,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,6 +23,7 @@ from cotenant_node_executor.targets.cgroup.knobs import probe
 from cotenant_node_executor.targets.cgroup.sandbox.driver import SandboxDriver
 from cotenant_node_executor.targets.cgroup.writer import Writer
 from cotenant_node_executor.targets.interface import CgroupVersion
+from tests.builders import encoded
 from tests.unit.node_executor.builders_node_executor import NODE, Bench, pod, snapshot
 from tests.unit.node_executor.imitated_anolis import AnolisTree
 
@@ -75,7 +75,7 @@ class Tree:
             limit = {"enable": True, "pageCacheLimitEnable": 1, "pageCacheLimitSize": stretch["page_cache"]}
             sections.setdefault(QOS, {})["beClass"] = {"memoryQOS": {**MEMORY["memoryQOS"], **limit}}
         fields = IDENTITIES if stretch["identities"] else {}
-        spec = msgspec.Raw(json.dumps(sections).encode())
+        spec = encoded(sections)
         bench.slo(enable=bool(stretch["policy"]), cpu_suppress_policy=stretch["policy"], spec=spec, **fields)
         bench.store(resources_subject(NODE), NodeResources(node=NODE, cpu_normalization_ratio=stretch["ratio"]))
         amounts = {"cpu": str(stretch["limit"]), "memory": "1Gi"}

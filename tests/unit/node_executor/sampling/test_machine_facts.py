@@ -16,6 +16,7 @@ from cotenant_node_executor.sampling.given import GivenMachine, given_machine
 from cotenant_node_executor.sampling.kubelet import parse_kubelet_config
 from cotenant_node_executor.sampling.machine import MachineReader, processors_of
 from cotenant_node_executor.targets.cgroup.hierarchy import Hierarchies
+from tests.unit.node_executor.sampling.trees import write
 
 GIB = 1 << 30
 WORDS = st.lists(st.sampled_from(["0", "1", "-", "yes", "0:0:0:0", "0:0:0", "x", '"', 'NAME="a"', "\n", "²", "7"]), max_size=40)
@@ -37,15 +38,6 @@ systemReserved:
 clusterDNS:
 - 10.0.0.10
 """
-
-
-def write(root: Path, files: Mapping[str, str]) -> Path:
-    """Make a tree of files."""
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
 
 
 @pytest.fixture

@@ -108,8 +108,8 @@ def test_cold_memory_is_never_more_than_what_is_used(cold: int) -> None:
     slow = SlowReadings(cold=ColdReading(cold, {"uid-web": cold}))
     found = published(reading(), HOT, slow)
     for series in (found.node_usage, found.pods[0].series):
-        for index, value in enumerate(series.cold_bytes):
-            assert value <= series.memory_bytes[index] + series.page_cache_bytes[index]
+        used = [memory + cache for memory, cache in zip(series.memory_bytes, series.page_cache_bytes, strict=True)]
+        assert all(value <= most for value, most in zip(series.cold_bytes, used, strict=True))
 
 
 def test_host_applications_are_reported_with_their_class() -> None:

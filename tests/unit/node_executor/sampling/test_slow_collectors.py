@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from array import array
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -39,21 +38,13 @@ from cotenant_node_executor.targets.cgroup.files import PRESSURE_STATS
 from cotenant_node_executor.targets.cgroup.sandbox.driver import SandboxDriver
 from cotenant_node_executor.targets.interface import CgroupVersion, Stat
 from tests.integration.node_kernel.waiting import until
+from tests.unit.node_executor.sampling.trees import write
 
 GIB = 1 << 30
 RAM = ((4096, 4096 + GIB),)
 ROWS = [f"{a}{b}{c}{d}" for d in "ia" for c in "eu" for b in "sf" for a in "cd"] + ["slab"]
 FILE, ANON, TAIL = 1 << 5, 1 << 5 | 1 << 12, 1 << 16
 COUNTS = st.integers(0, 1 << 40)
-
-
-def write(root: Path, files: Mapping[str, str]) -> Path:
-    """Make a tree of files."""
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
 
 
 class Driver(SandboxDriver):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 from typing import Any
 
-import msgspec
 import pytest
 
 from cotenant.events.envelope import Event, Payload
@@ -16,6 +14,7 @@ from cotenant.events.placements import Placement
 from cotenant.model.subjects import placement_subject, slo_subject
 from cotenant_node_executor.simulated.machine import NodeSize, SimulatedMachine, simulated_node
 from cotenant_node_executor.targets.interface import CgroupVersion
+from tests.builders import encoded
 from tests.unit.node_executor.builders_node_executor import START
 
 NODE = "sim"
@@ -38,7 +37,7 @@ class Simulated:
         self.node.apply(Event(subject=subject, data=data, time=self.now, sequence=self.sequence))
 
     def slo(self, *, enable: bool = False, **sections: Any) -> None:
-        spec = msgspec.Raw(json.dumps(sections).encode())
+        spec = encoded(sections)
         self.store(slo_subject(NODE), NodeSLORendered(node=NODE, enable=enable, cpu_suppress_policy="cfsQuota", spec=spec))
 
     def place(self, name: str, qos: str, usage: str, resources: dict[str, Any], **annotations: str) -> None:
@@ -51,7 +50,7 @@ class Simulated:
             "spec": {"containers": [{"name": "main", "resources": resources}]},
         }
         placement = Placement(
-            node=NODE, namespace="default", name=name, uid=name, pod=msgspec.Raw(msgspec.json.encode(document))
+            node=NODE, namespace="default", name=name, uid=name, pod=encoded(document)
         )
         self.store(placement_subject(NODE, "default", name), placement)
 

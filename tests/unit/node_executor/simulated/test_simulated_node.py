@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +24,7 @@ from cotenant_node_executor.simulated.containers import parse_duration
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from cotenant_node_executor.simulated.participant import NodeParticipant
 from cotenant_node_executor.simulated.usage import Curve, share_out, wanted_usage
+from tests.builders import encoded
 from tests.unit.node_executor.builders_node_executor import batch, pod, service
 
 NODE = "sim-1"
@@ -43,7 +43,7 @@ def place(world: World, document: dict[str, Any], phase: PlacementPhase = Placem
         name=name,
         uid=f"uid-{name}",
         phase=phase,
-        pod=msgspec.Raw(msgspec.json.encode(document)),
+        pod=encoded(document),
     )
     store(world, placement_subject(NODE, "default", name), placement)
 

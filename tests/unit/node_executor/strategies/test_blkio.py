@@ -23,7 +23,7 @@ from cotenant_node_executor.targets.cgroup.files import check_value, holds
 from cotenant_node_executor.targets.disks import Storage
 from cotenant_node_executor.targets.interface import ROOT_GROUP, CgroupVersion, InvalidValueError
 from cotenant_node_executor.targets.other.storage import read_storage
-from tests.builders import pod_document
+from tests.builders import encoded, pod_document
 from tests.unit.node_executor.builders_node_executor import NODE, batch, capabilities, pod, situation
 
 V1, V2 = CgroupVersion.V1, CgroupVersion.V2
@@ -46,7 +46,7 @@ configs = st.builds(
 
 def slo(be: dict[str, Any] | None = None, **more: Any) -> NodeSLORendered:
     strategy = {"beClass": {"blkioQOS": be}, **more} if be is not None else more
-    return NodeSLORendered(node=NODE, spec=msgspec.Raw(msgspec.json.encode({"resourceQOSStrategy": strategy})))
+    return NodeSLORendered(node=NODE, spec=encoded({"resourceQOSStrategy": strategy}))
 
 
 def there(rendered: NodeSLORendered, *pods: Any, version: CgroupVersion = V1) -> Situation:
@@ -145,7 +145,7 @@ def test_a_pods_annotation_counts_for_its_group_alone() -> None:
 def test_an_unreadable_annotation_is_said_and_changes_nothing() -> None:
     decision = decide(there(slo(), batch("a", annotations={ANNOTATION: "{"})), decide(there(slo()), None).memory)
     assert decision.values == {}
-    assert decision.problems[0].startswith("pod default/a: ")
+    assert decision.problems[0].startswith(f"pod default/a: annotation {ANNOTATION}: ")
 
 
 def test_disks_partitions_volume_groups_and_mounts_are_found_in_the_kernels_tables(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -25,6 +24,7 @@ from cotenant_node_executor.strategies.memory import page_cache
 from cotenant_node_executor.strategies.network import tc, terway
 from cotenant_node_executor.strategies.network.bandwidth import MOST_BITS
 from cotenant_node_executor.strategies.pods.pod_values import group_shares
+from cotenant_node_executor.strategies.readings import MIN_CACHE_BYTES
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import NodePolicy, Reclaim, StrategyDecision
 from cotenant_node_executor.targets.address import EgressClass, NonCgroup, TcTree, TerwayAttribute, TerwayFile
@@ -33,6 +33,7 @@ from cotenant_node_executor.targets.interface import RECLAIM, Knob, KnobSupport
 from cotenant_node_executor.targets.other.terway import TerwayAccessor
 from cotenant_node_executor.targets.other.traffic_tree import parsed
 from cotenant_node_executor.targets.other.writer import OtherWriter
+from tests.builders import encoded
 from tests.unit.node_executor.builders_node_executor import (
     GIB,
     NODE,
@@ -56,7 +57,7 @@ TOTALS = st.sampled_from(["1", "8", "1k", "100M", "1G", "80T"])
 
 
 def document(**sections: Any) -> NodeSLORendered:
-    return slo(spec=msgspec.Raw(json.dumps(sections).encode()))
+    return slo(spec=encoded(sections))
 
 
 def values_of(decision: StrategyDecision) -> dict[Any, dict[Any, str]]:
@@ -299,7 +300,7 @@ def test_reclaim_takes_what_is_above_the_limit_and_then_rests(amounts: list[int]
     """`freed`: the share of each order that the kernel frees."""
     fields = {"enable": True, "pageCacheLimitEnable": 1, "pageCacheLimitSize": limit}
     node_slo = NodeSLORendered(
-        node=NODE, spec=msgspec.Raw(msgspec.json.encode({"resourceQOSStrategy": {"beClass": {"memoryQOS": fields}}}))
+        node=NODE, spec=encoded({"resourceQOSStrategy": {"beClass": {"memoryQOS": fields}}})
     )
     pods = [batch(f"job{place}") for place in range(len(amounts))]
     held, memory = [*amounts], None
@@ -313,6 +314,6 @@ def test_reclaim_takes_what_is_above_the_limit_and_then_rests(amounts: list[int]
         place = int(order.group.removeprefix("besteffort/poduid-job"))
         assert order.memory_bytes == held[place] - limit == max(held) - limit
         held[place] -= int(order.memory_bytes * freed)
-    assert all(each - limit < page_cache.MIN_OVER_BYTES for each in held)
+    assert all(each - limit < MIN_CACHE_BYTES for each in held)
     kept = [min(before, limit) for before in amounts]
     assert all(after >= least for after, least in zip(held, kept, strict=True)), "nothing within the limit goes"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,6 +36,7 @@ from cotenant_node_executor.targets.other.core_groups import (
 )
 from cotenant_node_executor.targets.other.threads import SchedulingCalls
 from cotenant_node_executor.targets.other.writer import OtherWriter
+from tests.builders import encoded
 from tests.unit.node_executor.builders_node_executor import batch, capabilities, pod, service, situation, slo
 
 GROUP = ProcessAttribute.CORE_GROUP
@@ -79,7 +78,7 @@ def core_kernel() -> NodeCapabilities:
 
 def core_slo(policy: str = "coreSched", **classes: dict[str, Any]) -> NodeSLORendered:
     section = {"policies": {"cpuPolicy": policy}, **{name: {"cpuQOS": qos} for name, qos in classes.items()}}
-    return slo(spec=msgspec.Raw(json.dumps({"resourceQOSStrategy": section}).encode()))
+    return slo(spec=encoded({"resourceQOSStrategy": section}))
 
 
 ON = core_slo(lsClass={"enable": True}, beClass={"enable": True})

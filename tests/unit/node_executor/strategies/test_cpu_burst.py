@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,12 +25,11 @@ from cotenant_node_executor.strategies.cpu.burst.quota_burst import (
 )
 from cotenant_node_executor.strategies.cpu.burst.share_pool import PoolState, pool_state, pool_total_milli, pool_used_milli
 from cotenant_node_executor.strategies.cpu.burst.strategy import STRATEGY, BurstMemory, decide
-from cotenant_node_executor.strategies.pod_view import BURSTABLE
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import NodePolicy, StrategyDecision
 from cotenant_node_executor.targets.cgroup.levels import FileChange, WritePhase, plan
-from cotenant_node_executor.targets.interface import Knob
-from tests.builders import container
+from cotenant_node_executor.targets.interface import BURSTABLE, Knob
+from tests.builders import container, encoded
 from tests.unit.node_executor.builders_node_executor import NODE, batch, capabilities, pod, situation, slo, snapshot, usage
 
 SECOND_NS = 1_000_000_000
@@ -46,7 +43,7 @@ def web(name: str = "web", cpu: str = "2", qos: str = "LS", **more: Any) -> Pod:
 
 
 def burst_slo(**section: Any) -> NodeSLORendered:
-    return slo(spec=msgspec.Raw(json.dumps({"cpuBurstStrategy": {"policy": "auto", **section}}).encode()))
+    return slo(spec=encoded({"cpuBurstStrategy": {"policy": "auto", **section}}))
 
 
 def reading(

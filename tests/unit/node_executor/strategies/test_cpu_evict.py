@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
@@ -26,10 +25,10 @@ from cotenant_node_executor.strategies.cpu.evict.victims import (
     evictable,
     taken,
 )
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.strategies.strategy import Evict, NodePolicy, StrategyDecision
-from cotenant_node_executor.targets.interface import Knob
-from tests.unit.node_executor.builders_node_executor import NODE, Bench, batch, capabilities, situation, slo, snapshot
+from cotenant_node_executor.targets.interface import BESTEFFORT, Knob
+from tests.builders import encoded
+from tests.unit.node_executor.builders_node_executor import NODE, Bench, batch, capabilities, evicted, situation, slo, snapshot
 
 SECOND_NS = 1_000_000_000
 SATISFACTION = {"cpuEvictBESatisfactionLowerPercent": 30, "cpuEvictBESatisfactionUpperPercent": 40}
@@ -37,7 +36,7 @@ SATISFACTION = {"cpuEvictBESatisfactionLowerPercent": 30, "cpuEvictBESatisfactio
 
 def evict_slo(**section: Any) -> NodeSLORendered:
     document = {"resourceUsedThresholdWithBE": {"enable": True, **section}}
-    return slo(spec=msgspec.Raw(json.dumps(document).encode()))
+    return slo(spec=encoded(document))
 
 
 def reading(second: int, used: dict[str, int], node_milli: int = 8000) -> UsageSnapshot:
@@ -69,10 +68,6 @@ def after(
         )
         decision = decide(replace(there, resources=resources, evicting=evicting), decision.memory)
     return decision
-
-
-def evicted(decision: StrategyDecision) -> list[str]:
-    return [order.uid for order in decision.orders if isinstance(order, Evict)]
 
 
 def three() -> list[Pod]:
@@ -130,7 +125,7 @@ def test_by_allocatable_the_nodes_offer_counts_while_it_is_fresh() -> None:
     by_offer = evict_slo(cpuEvictPolicy="evictByAllocatable", cpuEvictBEUsageThresholdPercent=50, **SATISFACTION)
     offer = NodeResources(node=NODE, batch_cpu_milli=3000)
     assert evicted(after(30, by_offer, three(), USED, quota=-1, resources=offer)) == ["uid-b"]
-    assert evicted(after(30, by_offer, three(), USED, quota=-1, resources=replace(offer, degraded=True))) == []
+    assert evicted(after(30, by_offer, three(), USED, quota=-1, resources=replace(offer, withdrawn=True))) == []
     assert evicted(after(30, by_offer, three(), USED, quota=-1)) == []
 
 

@@ -11,16 +11,14 @@ from cotenant.events.node.resources import NodeResources, NodeSLORendered
 from cotenant_node_executor.strategies.cpu.evict.config import ByAllocatable, evict_config
 from cotenant_node_executor.strategies.cpu.evict.strategy import STRATEGY, EvictMemory, decide
 from cotenant_node_executor.strategies.cpu.evict.victims import CpuEvictionCandidate, evictable
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT
-from cotenant_node_executor.strategies.strategy import StrategyDecision
-from cotenant_node_executor.targets.interface import Knob
-from tests.unit.node_executor.builders_node_executor import NODE, batch, pod, situation
+from cotenant_node_executor.strategies.strategy import Evict, StrategyDecision
+from cotenant_node_executor.targets.interface import BESTEFFORT, Knob
+from tests.unit.node_executor.builders_node_executor import NODE, batch, evicted, pod, situation
 from tests.unit.node_executor.strategies.test_cpu_evict import (
     SATISFACTION,
     SECOND_NS,
     after,
     evict_slo,
-    evicted,
     reading,
     three,
     willing,
@@ -78,16 +76,24 @@ def test_satisfaction_is_of_the_windows_means_and_of_the_last_sample() -> None:
     }
 
 
-def test_a_withdrawn_offer_is_one_of_nothing() -> None:
-    withdrawn = NodeResources(node=NODE, batch_cpu_milli=9000, mid_cpu_milli=9000, withdrawn=True)
+def test_an_offer_of_nothing_evicts_who_is_willing_and_a_withdrawn_one_nobody() -> None:
+    """Colocation was switched off, or the node's usage is unknown: running pods stay."""
+    nothing = NodeResources(node=NODE)
     pods = [willing("a", 5000), willing("b", 5100)]
-    found = after(1, evict_slo(**BY_OFFER), pods, {"uid-a": 10, "uid-b": 10}, resources=withdrawn)
-    assert evicted(found) == ["uid-a", "uid-b"]
-    assert release(found, "CPUAllocatableEvict") == 2000
     mid = pod("m", requests={"kubernetes.io/mid-cpu": "700"}, limits={"kubernetes.io/mid-cpu": "700"}, priority=5000)
     mid = replace(mid, metadata=replace(mid.metadata, labels=pods[0].metadata.labels))
-    found = after(1, evict_slo(**BY_OFFER), [mid], {"uid-m": 10}, resources=withdrawn)
-    assert (evicted(found), release(found, "CPUAllocatableEvict")) == (["uid-m"], 700)
+    used = {"uid-a": 10, "uid-b": 10, "uid-m": 10}
+    found = after(1, evict_slo(**BY_OFFER), [*pods, mid], used, resources=nothing)
+    assert evicted(found) == ["uid-a", "uid-b", "uid-m"]
+    assert release(found, "CPUAllocatableEvict") == 2700, "of both resources"
+    by_offer = evict_slo(cpuEvictPolicy="evictByAllocatable", **SATISFACTION, **BY_OFFER)
+    assert evicted(after(30, by_offer, [*pods, mid], used, resources=replace(nothing, withdrawn=True))) == []
+
+
+def test_an_evicted_pod_has_its_own_grace_period_and_at_most_half_a_minute() -> None:
+    pods = [willing("a", 5000, terminationGracePeriodSeconds=1), willing("b", 5100, terminationGracePeriodSeconds=600)]
+    found = after(1, evict_slo(**BY_OFFER), pods, {"uid-a": 10, "uid-b": 10}, resources=NodeResources(node=NODE))
+    assert [(each.uid, each.grace_seconds) for each in found.orders if isinstance(each, Evict)] == [("uid-a", 1), ("uid-b", 30)]
 
 
 def test_by_offer_requests_up_to_the_priority_count_and_measured_pods_go() -> None:
@@ -109,9 +115,9 @@ def test_the_feature_by_offer_needs_percentages_in_order_and_leaves_high_priorit
     assert found is None or found.allocatable == ByAllocatable(100, lower, up_to)
 
 
-def test_a_pod_is_evictable_up_to_and_with_the_priority_and_one_without_counts_as_0() -> None:
+def test_a_pod_is_evictable_up_to_and_with_the_priority_and_one_without_is_not() -> None:
     yes = {"koordinator.sh/eviction-enabled": "true"}
-    for priority, up_to, may in ((5000, 5000, True), (5001, 5000, False), (None, 0, True), (None, -1, False)):
+    for priority, up_to, may in ((5000, 5000, True), (5001, 5000, False), (0, 0, True), (0, -1, False), (None, 5000, False)):
         assert evictable(CpuEvictionCandidate("u", priority, 0, 0, yes), "CPUEvict", up_to) is may
 
 

@@ -26,6 +26,7 @@ from cotenant_node_executor.strategies.cpu.suppression.strategy import suppress
 from cotenant_node_executor.strategies.situation import Processor, Situation
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
 from cotenant_node_executor.targets.interface import Knob
+from tests.builders import encoded
 from tests.unit.node_executor.builders_node_executor import batch, pod, service, situation, slo, snapshot, usage
 
 SECOND = 1_000_000_000
@@ -128,7 +129,7 @@ def test_a_pod_gets_all_cpus_back_when_the_bound_pod_has_gone() -> None:
 
 
 def applications(*entries: dict[str, Any]) -> NodeSLORendered:
-    return slo(spec=msgspec.Raw(json.dumps({"hostApplications": entries}).encode()))
+    return slo(spec=encoded({"hostApplications": entries}))
 
 
 YARN = {

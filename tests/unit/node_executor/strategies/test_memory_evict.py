@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,12 +33,14 @@ from cotenant_node_executor.strategies.memory.victims import MemoryEvictionCandi
 from cotenant_node_executor.strategies.registry import strategies_of
 from cotenant_node_executor.strategies.strategy import Evict, Input, NodePolicy, StrategyDecision
 from cotenant_node_executor.targets.interface import WriteReport
+from tests.builders import encoded
 from tests.unit.node_executor.builders_node_executor import (
     GIB,
     NODE,
     Bench,
     batch,
     capabilities,
+    evicted,
     pod,
     service,
     situation,
@@ -56,7 +57,7 @@ NODE_BYTES = 16 * GIB
 
 def slo(**threshold: Any) -> NodeSLORendered:
     section = {"enable": True, **threshold}
-    spec = msgspec.Raw(msgspec.json.encode({"resourceUsedThresholdWithBE": section}))
+    spec = encoded({"resourceUsedThresholdWithBE": section})
     return NodeSLORendered(node=NODE, enable=False, spec=spec)
 
 
@@ -67,10 +68,6 @@ def reading(used: int, pods: dict[str, int]) -> UsageSnapshot:
         uid: PodSample(uid, "besteffort", replace(usage(uid, 100), memory_bytes=amount)) for uid, amount in pods.items()
     }
     return replace(found, pods=measured, node=replace(found.node, memory_bytes=used))
-
-
-def evicted(decision: StrategyDecision) -> list[str]:
-    return [order.uid for order in decision.orders if isinstance(order, Evict)]
 
 
 @given(percents, st.one_of(st.none(), percents), st.integers(1, 1 << 45), st.integers(0, 1 << 45))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +25,7 @@ from cotenant_node_executor.strategies.pod_view import pod_view
 from cotenant_node_executor.strategies.sections import fitted, lowered_object
 from cotenant_node_executor.strategies.strategy import StrategyDecision
 from cotenant_node_executor.targets.address import Knob, OomScore
+from tests.builders import encoded
 from tests.unit.node_executor.builders_node_executor import GIB, NODE, capabilities, pod, situation
 
 MEMORY = (Knob.MEMORY_MIN, Knob.MEMORY_LOW, Knob.MEMORY_HIGH, Knob.MEMORY_OOM_GROUP)
@@ -37,7 +37,7 @@ percents = st.one_of(st.none(), st.integers(0, 100))
 
 def slo(qos: dict[str, Any] | None = None) -> NodeSLORendered:
     spec = {"resourceQOSStrategy": qos} if qos is not None else {}
-    return NodeSLORendered(node=NODE, spec=msgspec.Raw(msgspec.json.encode(spec)))
+    return NodeSLORendered(node=NODE, spec=encoded(spec))
 
 
 def texts(decision: StrategyDecision, group: str) -> dict[Knob, str]:

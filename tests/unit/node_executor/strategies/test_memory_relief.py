@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +34,7 @@ from cotenant_node_executor.strategies.strategy import NodePolicy, Reclaim, Stra
 from cotenant_node_executor.targets.address import Knob
 from cotenant_node_executor.targets.interface import RECLAIM, CgroupVersion, KnobSupport, NodeCapabilities
 from cotenant_node_executor.targets.psi import PressureLine, PsiStats
+from tests.builders import encoded
 from tests.unit.node_executor.builders_node_executor import (
     GIB,
     NODE,
@@ -55,7 +55,7 @@ MIB = 1024**2
 def slo(**threshold: Any) -> NodeSLORendered:
     """Eviction at 70 %: placing stops at 65 %, relief begins at 67 %."""
     spec = {"resourceUsedThresholdWithBE": {"enable": True, **threshold}}
-    return NodeSLORendered(node=NODE, spec=msgspec.Raw(msgspec.json.encode(spec)))
+    return NodeSLORendered(node=NODE, spec=encoded(spec))
 
 
 def reading(percent: float, best_effort: int = 4 * GIB, cache: int = 0, stalled: float = 0.0) -> UsageSnapshot:

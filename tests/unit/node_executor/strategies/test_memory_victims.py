@@ -34,8 +34,8 @@ from cotenant_node_executor.strategies.memory.victims import (
     victims,
 )
 from cotenant_node_executor.strategies.strategy import Evict
-from tests.unit.node_executor.builders_node_executor import GIB, NODE, batch, pod, situation
-from tests.unit.node_executor.strategies.test_memory_evict import NODE_BYTES, evicted, reading, slo, willing
+from tests.unit.node_executor.builders_node_executor import GIB, NODE, batch, evicted, pod, situation
+from tests.unit.node_executor.strategies.test_memory_evict import NODE_BYTES, reading, slo, willing
 
 WILLING = {"koordinator.sh/eviction-enabled": "true"}
 ALL = frozenset((BE_MEMORY_EVICT, MEMORY_EVICT, MEMORY_ALLOCATABLE_EVICT))

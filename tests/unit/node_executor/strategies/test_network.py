@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +17,7 @@ from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Input, NodePolicy, StrategyDecision
 from cotenant_node_executor.targets.address import EgressClass, Place, TcTree
 from cotenant_node_executor.targets.other.traffic_tree import parsed
+from tests.builders import encoded
 from tests.unit.node_executor.builders_node_executor import batch, capabilities, pod, service, situation, slo
 
 GATES = frozenset(("TCNetworkQoS", "TerwayQoS"))
@@ -32,7 +32,7 @@ def network(
         if stated is not None:
             strategy[name] = {"networkQOS": {**ON, **stated}}
     spec = {"systemStrategy": {"totalNetworkBandwidth": total}, "resourceQOSStrategy": strategy}
-    return slo(spec=msgspec.Raw(json.dumps(spec).encode()))
+    return slo(spec=encoded(spec))
 
 
 def seen(*pods: Pod, node_slo: NodeSLORendered | None = None, device: str = "eth9") -> Situation:

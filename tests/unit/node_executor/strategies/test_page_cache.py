@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -15,7 +14,7 @@ from cotenant_node_executor.strategies.memory.page_cache import KNOBS, STRATEGY,
 from cotenant_node_executor.strategies.strategy import Input, NodePolicy, Reclaim, StrategyDecision
 from cotenant_node_executor.targets.interface import RECLAIM, Knob, KnobSupport, NodeCapabilities
 from cotenant_node_executor.targets.psi import PressureLine, PsiStats
-from tests.builders import container
+from tests.builders import container, encoded
 from tests.unit.node_executor.builders_node_executor import GIB, NODE, batch, capabilities, pod, situation, snapshot, usage
 
 MIB = 1024**2
@@ -29,7 +28,7 @@ LIMIT = PageCacheLimit(page_cache_limit_enable=1, page_cache_limit_size=100 * MI
 def slo(size: object = 100 * MIB, **fields: Any) -> NodeSLORendered:
     limit = {"enable": True, "pageCacheLimitEnable": 1, "pageCacheLimitSize": size, **fields}
     spec = {"resourceQOSStrategy": {"beClass": {"memoryQOS": limit}}}
-    return NodeSLORendered(node=NODE, spec=msgspec.Raw(msgspec.json.encode(spec)))
+    return NodeSLORendered(node=NODE, spec=encoded(spec))
 
 
 def reading(stalled: float = 0.0, **cache: int) -> UsageSnapshot:
@@ -168,7 +167,7 @@ def test_a_size_is_at_most_the_groups_limit_and_a_pod_with_an_unlimited_containe
     limits: tuple[str | None, ...], sizes: tuple[int, ...]
 ) -> None:
     spec = {"resourceQOSStrategy": {"lsClass": {"memoryQOS": {"enable": True, **LIMITED}}}}
-    node_slo = NodeSLORendered(node=NODE, spec=msgspec.Raw(msgspec.json.encode(spec)))
+    node_slo = NodeSLORendered(node=NODE, spec=encoded(spec))
     decision = decided(ANOLIS, [sized(*limits)], node_slo)
     groups = ("", *(f"/c{place}" for place in range(len(limits))))
     found = [dict(texts(decision, f"burstable/poduid-a{group}")) for group in groups]

@@ -11,9 +11,10 @@ from cotenant_node_executor.sampling.snapshot import ContainerUsage, PodSample
 from cotenant_node_executor.strategies.allocation import NumaAllocation, holds_cpus, resource_status
 from cotenant_node_executor.strategies.cpu.normalization import OFF, normalized_quota_us
 from cotenant_node_executor.strategies.pod_eviction import is_enabled, policies_of, rank_of
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, pod_view
+from cotenant_node_executor.strategies.pod_view import pod_view
 from cotenant_node_executor.strategies.readings import best_effort_cpu_milli, container_usages, pod_cpu_milli
 from cotenant_node_executor.strategies.system_config import FEATURES, SystemStrategy, system_values
+from cotenant_node_executor.targets.interface import BESTEFFORT, BURSTABLE
 from tests.builders import container
 from tests.unit.node_executor.builders_node_executor import batch, pod, snapshot, usage
 

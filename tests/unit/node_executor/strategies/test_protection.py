@@ -22,7 +22,7 @@ from cotenant_node_executor.targets.address import Attribute, Knob, Place, Realt
 from cotenant_node_executor.targets.address import ThreadAttribute as On
 from cotenant_node_executor.targets.interface import SLICES, THREADS, KnobSupport, NodeCapabilities
 from cotenant_node_executor.targets.other.realtime import RealtimeState
-from tests.unit.node_executor.builders_node_executor import batch, capabilities, service, situation, slo, snapshot
+from tests.unit.node_executor.builders_node_executor import batch, capabilities, group, service, situation, slo, snapshot
 
 IDENTITIES = {
     "ls_identity": CpuIdentity(enable=True, group_identity=2),
@@ -232,10 +232,6 @@ def test_a_thread_that_ended_is_not_touched_any_more() -> None:
 # -- the real-time class ---------------------------------------------------------------------------------------------------
 
 BUDGETED = (Knob.CPU_RT_RUNTIME, Knob.CPU_RT_PERIOD)
-
-
-def group(name: str) -> str:
-    return f"burstable/poduid-{name}"
 
 
 def test_a_pod_gets_the_class_and_budgets_from_the_subtree_down() -> None:

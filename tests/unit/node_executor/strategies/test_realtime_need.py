@@ -22,7 +22,7 @@ from cotenant_node_executor.strategies.strategy import StrategyDecision
 from cotenant_node_executor.targets.address import Knob, RealtimeThreads
 from cotenant_node_executor.targets.interface import THREADS, KnobSupport
 from cotenant_node_executor.targets.other.realtime import MOST_PODS, RealtimeState
-from tests.unit.node_executor.builders_node_executor import capabilities, service, situation, slo, snapshot
+from tests.unit.node_executor.builders_node_executor import capabilities, group, service, situation, slo, snapshot
 
 SECOND = 1_000_000_000
 COOL_DOWN = COOL_DOWN_NS // SECOND
@@ -38,10 +38,6 @@ IDENTITIES = {
 def fast(name: str, *, goal: bool = True) -> Pod:
     own = {"cotenant.io/latency-goal": f"{GOAL_MS:g}ms", "cotenant.io/latency-endpoint": "http://127.0.0.1:8080/"}
     return service(name, annotations={"cotenant.io/cpu-class": "realtime"} | (own if goal else {}))
-
-
-def group(name: str) -> str:
-    return f"burstable/poduid-{name}"
 
 
 def seen(

@@ -23,6 +23,7 @@ from cotenant_node_executor.targets.address import Attribute, NonCgroup, Resctrl
 from cotenant_node_executor.targets.interface import KnobSupport
 from cotenant_node_executor.targets.other.held import HeldValues
 from cotenant_node_executor.targets.other.writer import OtherWriter
+from tests.builders import encoded
 from tests.unit.node_executor.builders_node_executor import NODE, batch, capabilities, pod, service, situation
 from tests.unit.node_executor.imitated_resctrl import WHOLE, ImitatedResctrl
 
@@ -33,7 +34,7 @@ BE_ON = {"beClass": {"resctrlQOS": {"enable": True, "catRangeEndPercent": 30, "M
 
 
 def slo(strategy: dict[str, Any]) -> NodeSLORendered:
-    return NodeSLORendered(node=NODE, spec=msgspec.Raw(msgspec.json.encode({"resourceQOSStrategy": strategy})))
+    return NodeSLORendered(node=NODE, spec=encoded({"resourceQOSStrategy": strategy}))
 
 
 def there(strategy: dict[str, Any], *pods: Any, facts: ResctrlFacts | None = FACTS) -> Situation:
@@ -139,7 +140,7 @@ def test_a_pod_with_an_annotation_has_its_own_group_and_leaves_its_classes() -> 
 
 def test_an_unreadable_annotation_is_said_and_the_pod_stays_in_its_class() -> None:
     decision = decide(there(BE_ON, batch("a", annotations={ANNOTATION: "{"})), None)
-    assert decision.problems[0].startswith("pod default/a: ")
+    assert decision.problems[0].startswith(f"pod default/a: annotation {ANNOTATION}: ")
     assert values(decision)[ResctrlGroup("BE")][THREADS] == "besteffort/poduid-a"
 
 

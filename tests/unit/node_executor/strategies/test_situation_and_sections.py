@@ -28,11 +28,12 @@ from cotenant_node_executor.strategies.sections import (
     without_nulls,
 )
 from cotenant_node_executor.strategies.situation import best_effort_tree, cpu_owners
+from tests.builders import encoded
 from tests.unit.node_executor.builders_node_executor import NODE, pod, situation
 
 
 def slo(**spec: Any) -> NodeSLORendered:
-    return NodeSLORendered(node=NODE, spec=msgspec.Raw(msgspec.json.encode(spec)))
+    return NodeSLORendered(node=NODE, spec=encoded(spec))
 
 
 class Part(Struct, frozen=True, rename=lower_name):

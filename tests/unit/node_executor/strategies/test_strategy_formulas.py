@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from cotenant.domain.qos import KubeQoS
 from cotenant.events.node.resources import CpuIdentity, NodeSLORendered
 from cotenant_node_executor.strategies.cpu.core_sched.strategy import IDENTITY_SWITCH
 from cotenant_node_executor.strategies.cpu.core_sched.strategy import SWITCH as CORE_SCHED_SWITCH
@@ -22,6 +21,7 @@ from cotenant_node_executor.strategies.strategy import Desired, Evict, Input, No
 from cotenant_node_executor.targets.address import Place, Sysctl
 from cotenant_node_executor.targets.interface import Knob
 from tests.builders import container as any_container
+from tests.builders import encoded
 from tests.unit.node_executor.builders_node_executor import batch, capabilities, pod, service, situation, slo
 
 GIB = 1 << 30
@@ -242,15 +242,6 @@ def test_identities_are_written_while_rule_or_sysctl_is_on() -> None:
     assert not active(on, True, 1, unreadable=True)
 
 
-def test_a_path_implies_a_kubernetes_class() -> None:
-    of_path = group_identity.kube_qos_of_path
-    assert [of_path(path) for path in ("besteffort/podx", "burstable/podx/main", "podx")] == [
-        KubeQoS.BEST_EFFORT.value,
-        KubeQoS.BURSTABLE.value,
-        KubeQoS.GUARANTEED.value,
-    ]
-
-
 def identities(here: Situation) -> dict[str, str]:
     return {str(group): own[0].value for group, own in identity.decide(here, None).values.items()}
 
@@ -281,7 +272,7 @@ def test_a_host_application_below_the_root_has_the_identity_of_its_class() -> No
         {"name": name, "qos": qos, "cgroupPath": {"base": "KubepodsBesteffort", "relativePath": name}}
         for name, qos in (("yarn", "BE"), ("proxy", "LS"), ("plain", ""), ("gone", "LS"))
     ]
-    declared = msgspec.Raw(msgspec.json.encode({"hostApplications": hosts}))
+    declared = encoded({"hostApplications": hosts})
     here = situation([batch("job")], node_slo=slo(spec=declared, **IDENTITIES), kernel=BVT)
     groups = {f"besteffort/{name}" for name in ("yarn", "proxy", "plain")}
     found = identities(msgspec.structs.replace(here, groups=here.groups | groups))

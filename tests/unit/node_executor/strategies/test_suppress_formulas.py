@@ -17,9 +17,8 @@ from cotenant_node_executor.strategies.cpu.suppression.quantity import (
     suppress_milli,
 )
 from cotenant_node_executor.strategies.cpu.suppression.strategy import STRATEGY, suppress
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.strategies.situation import BestEffortTree, Processor
-from cotenant_node_executor.targets.interface import Knob
+from cotenant_node_executor.targets.interface import BESTEFFORT, Knob
 from tests.unit.node_executor.builders_node_executor import batch, facts, service, situation, slo, snapshot
 
 # -- quantity ------------------------------------------------------------------------------------------------------

@@ -7,9 +7,8 @@ from msgspec.structs import replace
 from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.sampling.spikes import with_services
 from cotenant_node_executor.strategies.cpu.suppression.strategy import NOTHING_HELD, STRATEGY, decide, suppress
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.strategies.strategy import Input, NodePolicy, StrategyDecision
-from cotenant_node_executor.targets.interface import Knob
+from cotenant_node_executor.targets.interface import BESTEFFORT, Knob
 from tests.unit.node_executor.builders_node_executor import batch, capabilities, service, situation, slo, snapshot
 
 SECOND_NS = 1_000_000_000

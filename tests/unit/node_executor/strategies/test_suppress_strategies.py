@@ -10,9 +10,8 @@ from cotenant_node_executor.strategies.cpu.suppression.cfs_quota import FLOOR_US
 from cotenant_node_executor.strategies.cpu.suppression.cpu_set import next_cpuset, select_cpus, with_dead_band
 from cotenant_node_executor.strategies.cpu.suppression.quantity import UsageSplit, suppress_milli
 from cotenant_node_executor.strategies.cpu.suppression.strategy import CPUSET, OFF, Suppression, decide, suppress
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.strategies.situation import Processor
-from cotenant_node_executor.targets.interface import Knob
+from cotenant_node_executor.targets.interface import BESTEFFORT, Knob
 from tests.unit.node_executor.builders_node_executor import batch, capabilities, pod, service, situation, slo, snapshot
 
 QUOTA = (BESTEFFORT, Knob.CPU_QUOTA)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,11 +36,12 @@ from cotenant_node_executor.targets.other.accessors import SysctlAccessor, SysFi
 from cotenant_node_executor.targets.other.held import HeldValues
 from cotenant_node_executor.targets.other.oom_scores import OomScoreAccessor
 from cotenant_node_executor.targets.other.writer import OtherWriter
+from tests.builders import encoded
 from tests.unit.node_executor.builders_node_executor import NODE, situation
 
 
 def slo(**system: Any) -> NodeSLORendered:
-    return NodeSLORendered(node=NODE, spec=msgspec.Raw(msgspec.json.encode({"systemStrategy": system})))
+    return NodeSLORendered(node=NODE, spec=encoded({"systemStrategy": system}))
 
 
 def decided(**system: Any) -> StrategyDecision:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,8 @@ from cotenant_node_executor.targets.address import (
     EgressAttribute,
     EgressClass,
     NonCgroup,
+    OomScore,
+    OomScoreAttribute,
     ProcessAttribute,
     Processes,
     TcTree,
@@ -26,6 +28,7 @@ from cotenant_node_executor.targets.address import (
 )
 from cotenant_node_executor.targets.cpulist import format_cpu_list
 from cotenant_node_executor.targets.other.held import HeldValues, born_at
+from cotenant_node_executor.targets.other.oom_scores import OomScoreAccessor
 from cotenant_node_executor.targets.other.terway import TerwayAccessor
 from cotenant_node_executor.targets.other.threads import ThreadAccessor
 from cotenant_node_executor.targets.other.writer import OtherWriter
@@ -35,18 +38,6 @@ AFFINITY, SLICE = ThreadAttribute.AFFINITY, ThreadAttribute.SLICE
 Values = Mapping[NonCgroup, Mapping[Attribute, str]]
 OWN = format_cpu_list(os.sched_getaffinity(0))
 FIRST = str(min(os.sched_getaffinity(0)))
-
-
-@pytest.fixture
-def thread() -> Iterator[int]:
-    """A thread of this process that waits."""
-    end = threading.Event()
-    waiting = threading.Thread(target=end.wait)
-    waiting.start()
-    assert waiting.native_id is not None
-    yield waiting.native_id
-    end.set()
-    waiting.join()
 
 
 def writer(file: Path) -> OtherWriter:
@@ -176,6 +167,34 @@ def test_the_next_executor_takes_back_what_lies_outside_of_files(
     assert table.texts == {place: value}
     OtherWriter({type(place): table}, HeldValues(file)).apply({})
     assert table.texts == {place: ""}
+
+
+def test_the_next_executor_gives_processes_their_oom_scores_back_also_those_that_came_later(tmp_path: Path) -> None:
+    place, attribute, pids = OomScore("besteffort/podx/main"), OomScoreAttribute.ADJUSTMENT, [7, 8]
+    file = tmp_path / "held.json"
+
+    def scores(*now: str) -> list[str]:
+        files = [tmp_path / str(pid) / "oom_score_adj" for pid in pids]
+        for path, text in zip(files, now, strict=False):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        return [path.read_text() for path in files]
+
+    def executor() -> OtherWriter:
+        return OtherWriter({OomScore: OomScoreAccessor(lambda _: pids, tmp_path)}, HeldValues(file))
+
+    scores("1000", "1000")
+    executor().apply({place: {attribute: "321"}})
+    pids.append(9)
+    assert scores("321", "321", "321") == ["321"] * 3
+    next_one = executor()
+    next_one.apply({})
+    assert (scores(), next_one.holding) == (["1000"] * 3, False)
+
+    scores("0", "500", "500")
+    next_one.apply({place: {attribute: "321"}})
+    next_one.apply({})
+    assert (scores(), next_one.holding) == (["321"] * 3, False), "which process had which is not known"
 
 
 def test_the_next_executor_gives_terway_its_file_back(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """One request for a service's own latency.
 
-In: the endpoint, the processes of the pod. Out: the figures, or RequestFailed with the reason. A GET of HTTP/1.0 without
+In: the endpoint, the processes of the pod. Out: the figures, or RequestFailedError with the reason. A GET of HTTP/1.0 without
 credentials; redirects are not followed. A unix socket is looked up among the pod's own files, and its listener must be a
 process of the pod, so that no pod can make the executor, which may be root, connect to a foreign socket.
 

@@ -14,9 +14,8 @@ from pathlib import Path
 from cotenant_node_executor.sampling.proc import numa_usage_bytes, parse_busy_ticks_per_cpu, parse_numa_meminfo_kb
 from cotenant_node_executor.sampling.sampler import JIFFY_NS
 from cotenant_node_executor.sampling.slow.readings import Asked, NumaReading, Unavailable
-from cotenant_node_executor.sampling.spikes import BESTEFFORT
 from cotenant_node_executor.targets.cgroup.tree import read_file
-from cotenant_node_executor.targets.interface import CgroupDriver, Stat
+from cotenant_node_executor.targets.interface import BESTEFFORT, CgroupDriver, Stat
 from cotenant_node_executor.targets.parse import NUMA_PAGE_BYTES, parse_numa_stat
 
 SECONDS = 15.0

@@ -12,11 +12,10 @@ hook of koordlet, v1.6.
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import Struct
 
 from cotenant_node_executor.strategies.cache.schemata import l3_lines, l3_share, mb_line, mba_value
-from cotenant_node_executor.strategies.sections import fitted, lower_name, lowered_object
+from cotenant_node_executor.strategies.sections import annotation_as, lower_name
 from cotenant_node_executor.strategies.situation import ResctrlFacts
 
 ANNOTATION_RESCTRL = "node.koordinator.sh/resctrl"
@@ -47,10 +46,7 @@ class _Asked(Struct, frozen=True, kw_only=True, rename=lower_name):
 
 def pod_schemata(annotation: str, facts: ResctrlFacts) -> str:
     """Return the schemata of the pod's group. Raises ValueError that says what is wrong."""
-    try:
-        asked = fitted(lowered_object(annotation), _Asked, f"annotation {ANNOTATION_RESCTRL}")
-    except msgspec.DecodeError as error:
-        raise ValueError(f"annotation {ANNOTATION_RESCTRL}: {error}") from error
+    asked = annotation_as(ANNOTATION_RESCTRL, annotation, _Asked)
     return (_cache(asked.llc, facts) if asked.llc is not None else "") + (
         _bandwidth(asked.mb, facts) if asked.mb is not None else ""
     )

@@ -14,12 +14,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from cotenant.domain.qos import KubeQoS, QoSClass
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.strategies.cache.pod_groups import ANNOTATION_RESCTRL, GROUP_PREFIX, pod_schemata
 from cotenant_node_executor.strategies.cache.schemata import ResctrlQOS, class_l3, class_mb
-from cotenant_node_executor.strategies.pod_view import PodView
 from cotenant_node_executor.strategies.sections import (
     CLASSES,
     QOS,
@@ -44,7 +42,6 @@ NEUTRAL: JsonObject = {
     "mbapercent": 100,
 }
 DEFAULTS: dict[str, JsonObject] = {"LSR": NEUTRAL, "LS": NEUTRAL, "BE": {**NEUTRAL, "catrangeendpercent": 30}}
-_BY_KUBE = {KubeQoS.GUARANTEED: "LSR", KubeQoS.BURSTABLE: "LS", KubeQoS.BEST_EFFORT: "BE"}
 _SCHEMATA, _CONTROL_GROUPS = ResctrlAttribute.SCHEMATA, ResctrlAttribute.CONTROL_GROUPS
 
 
@@ -65,13 +62,6 @@ def _rule(slo: NodeSLORendered) -> ResctrlRule:
     })
 
 
-def group_of(pod: PodView) -> str:
-    """Return the class group of a pod; empty for none."""
-    if pod.qos is QoSClass.NONE:
-        return _BY_KUBE[pod.kube_qos]
-    return "LSR" if pod.qos is QoSClass.LSE else pod.qos.value if pod.qos.value in GROUPS else ""
-
-
 def decide(situation: Situation, _memory: Struct | None) -> StrategyDecision:
     """The groups of the classes and of the pods that request one."""
     facts, slo = situation.node.resctrl, situation.slo
@@ -82,7 +72,7 @@ def decide(situation: Situation, _memory: Struct | None) -> StrategyDecision:
     problems: list[str] = []
     own = _own_groups(situation, facts, values, problems)
     for name, config in rule.classes.items():
-        members = [pod.group for pod in situation.pods.values() if group_of(pod) == name and pod.uid not in own]
+        members = [pod.group for pod in situation.pods.values() if pod.shape.config_class == name and pod.uid not in own]
         values[ResctrlGroup(name)] = _of_class(name, config, facts, members if config.enable else [], problems)
     return StrategyDecision({place: desired for place, desired in values.items() if desired}, problems=tuple(problems))
 

@@ -21,8 +21,8 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS, QoSClass
-from cotenant_node_executor.strategies.cpu.identity.group_identity import kube_qos_of_path
 from cotenant_node_executor.strategies.situation import Processor
+from cotenant_node_executor.targets.cgroup.paths import kube_qos_of_dir
 from cotenant_node_executor.targets.cpulist import format_cpu_list
 
 STATIC = "static"
@@ -58,7 +58,7 @@ def container_cpuset(pools: CpuPools, qos: QoSClass, bound: str, nodes: Sequence
         return pools.system
     if qos is QoSClass.LS:
         return _joined(pools.share)
-    if kube_qos_of_path(group) == KubeQoS.BEST_EFFORT:
+    if kube_qos_of_dir(group) is KubeQoS.BEST_EFFORT:
         return NOT_PINNED
     return None if pools.kubelet_policy == STATIC else _joined(pools.share)
 

@@ -27,7 +27,7 @@ from cotenant_node_executor.strategies.cpu.cpuset_rule import (
 )
 from cotenant_node_executor.strategies.pod_view import PodView
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Cause, Desired, Input, NodePolicy, Strategy, StrategyDecision
+from cotenant_node_executor.strategies.strategy import Cause, Desired, Strategy, StrategyDecision, on_pods
 from cotenant_node_executor.targets.address import Place
 from cotenant_node_executor.targets.cpulist import format_cpu_list, parse_cpu_list
 from cotenant_node_executor.targets.interface import UNLIMITED_TEXT, Knob
@@ -133,15 +133,11 @@ def _pin(
         desired[group] = (Desired(Knob.CPUSET_CPUS, format_cpu_list(cpus), NAME, why),)
 
 
-def _inputs(_policy: NodePolicy) -> frozenset[Input]:
-    return frozenset((Input.PODS,))
-
-
 STRATEGY = Strategy(
     name=NAME,
     topic="cpuset",
     sets=(Knob.CPUSET_CPUS, Knob.CPU_QUOTA),
     decide=decide,
-    inputs=_inputs,
+    inputs=on_pods,
     cause=Cause.PLACEMENTS,
 )

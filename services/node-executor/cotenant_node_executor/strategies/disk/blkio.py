@@ -30,13 +30,13 @@ from cotenant_node_executor.strategies.disk.blkio_plan import (
     v2_plan,
 )
 from cotenant_node_executor.strategies.disk.pod_volumes import claims_of, is_awaited, volumes_of
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
+from cotenant_node_executor.strategies.pod_view import PodView
 from cotenant_node_executor.strategies.sections import (
     QOS,
     ROOT_CLASS,
+    annotation_as,
     fitted,
     lower_name,
-    lowered_object,
     object_of,
     of_classes,
     raw_section,
@@ -44,7 +44,7 @@ from cotenant_node_executor.strategies.sections import (
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Desired, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place
-from cotenant_node_executor.targets.interface import ROOT_GROUP, CgroupVersion, Knob, NodeCapabilities
+from cotenant_node_executor.targets.interface import BESTEFFORT, ROOT_GROUP, CgroupVersion, Knob, NodeCapabilities
 
 NAME = "blkio"
 PART = "blkioQOS"
@@ -122,7 +122,7 @@ def pod_blocks(pod: Pod) -> PodBlocks:
     if not text:
         return PodBlocks(())
     try:
-        config = fitted(lowered_object(text), BlkioQOS, f"annotation {ANNOTATION}")
+        config = annotation_as(ANNOTATION, text, BlkioQOS)
     except ValueError as error:
         return PodBlocks(problem=str(error))
     return PodBlocks(tuple((config.blocks or [])[:MAX_BLOCKS]))

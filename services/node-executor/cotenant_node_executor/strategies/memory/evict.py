@@ -11,9 +11,9 @@ pods exist; the evictor carries out each once, and keeps the cool-down.
 
     used percent = used * 100 // capacity; below the threshold nothing
     release = capacity * (used percent - lower) // 100       lower: memoryEvictLowerPercent, or threshold - 2
-    release = requests - lower % of what is offered           where pods up to `allocatableEvictPriorityThreshold` request more
-    than
-                                                              `memoryAllocatableEvictThresholdPercent`; all where 0 is offered
+    release = requests - lower % of what is offered           where pods up to `allocatableEvictPriorityThreshold` request
+                                                              more than `memoryAllocatableEvictThresholdPercent` of it;
+                                                              all where 0 is offered
 
 If the amounts are unknown or withdrawn (no metric) that feature does nothing: upstream takes that for 0 and evicts everything.
 Source: memory eviction, koordlet rule and the newer features by priority and allocatable.
@@ -37,6 +37,7 @@ from cotenant_node_executor.strategies.memory.victims import (
     traits,
     victims,
 )
+from cotenant_node_executor.strategies.pod_eviction import HIGHEST_BY_OFFER
 from cotenant_node_executor.strategies.pod_view import PodView
 from cotenant_node_executor.strategies.sections import THRESHOLD, SectionShape, is_asked, lower_name, section
 from cotenant_node_executor.strategies.situation import Situation
@@ -51,8 +52,6 @@ USED = "used"
 COOL_DOWN_SECONDS = 4.0
 LOWER_BY = 2
 """Percent below the threshold that are released by default."""
-HIGHEST_PRIORITY = 7999
-"""Of pods that are evicted for the node's allocatable."""
 _OFFERED = (MID_MEMORY, BATCH_MEMORY)
 
 
@@ -132,7 +131,7 @@ def allocatable_tasks(config: MemoryEvictConfig, requested: Mapping[str, int], o
     """Return what the feature by allocatable needs, by resource. `requested`: by the pods up to the priority."""
     threshold, lower = config.memory_allocatable_evict_threshold_percent, config.memory_allocatable_evict_lower_percent
     highest = config.allocatable_evict_priority_threshold
-    if threshold is None or lower is None or lower >= threshold or highest is None or highest > HIGHEST_PRIORITY:
+    if threshold is None or lower is None or lower >= threshold or highest is None or highest > HIGHEST_BY_OFFER:
         return []
     tasks: list[Task] = []
     for resource in _OFFERED:

@@ -2,8 +2,8 @@
 
 In: annotations `koordinator.sh/oom-score-adj` and `koordinator.sh/oom-score-adj-spec` of pods. Out: `oom_score_adj` of their
 containers' processes, also of those that start later or change it. Without an annotation a process keeps what it was started
-with; removing the annotation reverts nothing. Source: OOM score adjustment of koordlet, newest rule; the values at the start
-are those of `runtime.oom_score`.
+with (`runtime.oom_score`, which reads the annotations too), and gets that again when the annotation is removed; koordlet
+reverts nothing. Source: OOM score adjustment of koordlet, newest rule.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec import Struct
 from cotenant.api.objects.pod import Pod
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Cause, Desired, Input, NodePolicy, Strategy, StrategyDecision
+from cotenant_node_executor.strategies.strategy import Cause, Desired, Strategy, StrategyDecision, on_pods
 from cotenant_node_executor.targets.address import OomScore, OomScoreAttribute, Place
 from cotenant_node_executor.targets.oom_annotations import annotated_score
 
@@ -39,10 +39,6 @@ def decide(situation: Situation, _memory: Struct | None) -> StrategyDecision:
     return StrategyDecision(values)
 
 
-def _inputs(_policy: NodePolicy) -> frozenset[Input]:
-    return frozenset((Input.PODS,))
-
-
 STRATEGY = Strategy(
-    name=NAME, topic="oom-scores", sets=(OomScoreAttribute.ADJUSTMENT,), decide=decide, inputs=_inputs, cause=Cause.PLACEMENTS
+    name=NAME, topic="oom-scores", sets=(OomScoreAttribute.ADJUSTMENT,), decide=decide, inputs=on_pods, cause=Cause.PLACEMENTS
 )

@@ -5,10 +5,10 @@ pod's annotation `koordinator.sh/memoryQOS`. Out, on Anolis' kernel: `memory.pag
 pod and its containers, the size at most the group's memory limit, and written before the limit is on. Out, on any other
 kernel: an order to reclaim what a pod has above its limit, for the pod that is furthest above, at each sample:
 
-    over = page cache of the pod - pageCacheLimitSize           at least MIN_OVER_BYTES
+    over = page cache of the pod - pageCacheLimitSize           at least 16 MiB
 
 v2 reclaims this much of the pod, which is page cache as long as there is no swap; v1 drops as much of it as possible.
-A pod under memory pressure (some, avg10, at PRESSURE_PERCENT) is skipped. That bounds the page cache once a second, not at
+A pod that stalls for memory (some, avg10, 5 % or more) is skipped. That bounds the page cache once a second, not at
 each page. A disabled class has no limit, nor has a pod whose annotation has the policy `none`; `auto` begins without the
 class's. A field that is out of range is refused by its name. Source: memory QoS, the page-cache fields of koordlet's newest
 MemoryQOS.
@@ -23,18 +23,17 @@ from msgspec import Struct
 
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
-from cotenant_node_executor.sampling.snapshot import GroupUsage
 from cotenant_node_executor.strategies.memory.qos_config import (
     PART,
     POLICY_AUTO,
     POLICY_NONE,
     asked_by,
-    class_of,
     document_of,
     in_range,
     where_of,
 )
 from cotenant_node_executor.strategies.pod_view import ContainerShape, PodView
+from cotenant_node_executor.strategies.readings import MIN_CACHE_BYTES, page_cache_bytes, stalls_for_memory
 from cotenant_node_executor.strategies.sections import (
     CLASSES,
     QOS,
@@ -52,8 +51,6 @@ from cotenant_node_executor.targets.interface import RECLAIM, Knob, NodeCapabili
 
 NAME = "page-cache"
 KNOBS = (Knob.MEMORY_PAGECACHE_SIZE, Knob.MEMORY_PAGECACHE_SYNC, Knob.MEMORY_PAGECACHE_ENABLE)
-MIN_OVER_BYTES = 16 * 1024**2
-PRESSURE_PERCENT = 5
 RANGES = {"pageCacheLimitEnable": (0, 1), "pageCacheLimitSize": (-1, INT64_MAX), "pageCacheLimitSync": (0, 1)}
 """What the kernel's files take; a size of -1, as of 0, is no limit and not written."""
 
@@ -118,7 +115,7 @@ def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     rule = _rule(situation.slo)
     limited: dict[str, PageCacheLimit] = {}
     for group, pod in situation.pods.items():
-        limit = limit_of(rule[class_of(pod.shape.qos, pod.shape.kube_qos)], pod.shape.memory_qos)
+        limit = limit_of(rule[pod.shape.config_class], pod.shape.memory_qos)
         if limit.is_on:
             limited[group] = limit
     if _has_files(situation.capabilities):
@@ -158,25 +155,16 @@ def _reclaimed(situation: Situation, limited: Mapping[str, PageCacheLimit]) -> S
     snapshot = situation.snapshot
     for sample in snapshot.pods.values() if snapshot is not None else ():
         limit = limited.get(sample.usage.group)
-        if limit is not None and _not_stalled(sample.usage):
-            over.append((_cache(sample.usage) - (limit.page_cache_limit_size or 0), sample.usage.group))
+        if limit is not None and not stalls_for_memory(sample.usage):
+            over.append((page_cache_bytes(sample.usage) - (limit.page_cache_limit_size or 0), sample.usage.group))
     most, group = max(over, default=(0, ""))
     memory = PageCache(len(limited), max(most, 0))
-    if most < MIN_OVER_BYTES:
+    if most < MIN_CACHE_BYTES:
         return StrategyDecision(memory=memory)
     size = limited[group].page_cache_limit_size
     return StrategyDecision(
         orders=(Reclaim(group, most, f"its page cache is {most} bytes above its limit of {size}"),), memory=memory
     )
-
-
-def _cache(usage: GroupUsage) -> int:
-    return (usage.memory_with_page_cache_bytes or 0) - (usage.memory_bytes or 0)
-
-
-def _not_stalled(usage: GroupUsage) -> bool:
-    pressure = usage.pressure.memory
-    return pressure is None or pressure.some.avg10 < PRESSURE_PERCENT
 
 
 @by_identity

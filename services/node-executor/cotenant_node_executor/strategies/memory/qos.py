@@ -4,9 +4,8 @@ In: the memory QoS of each class (`qos_config`), the pods' shapes, the node's me
 directories, the pods and their containers; None of a value: the file is not touched.
 
     memory.min, memory.low   a share of the request of the pod, or of the container
-    memory.high              of a container: request + share of (limit - request), by whole pages; the node's memory where it
-    has
-                             no limit; a share of 0: no bound
+    memory.high              of a container: request + share of (limit - request), by whole pages; where it has no limit the
+                             node's memory is taken; a share of 0: no bound
     min and low of a class   the sums over its pods; the guaranteed directory is the root and has the sum of all
     priority, OOM group      of a class directory: those of LSR (guaranteed), LS (burstable), BE (best-effort)
 
@@ -31,20 +30,19 @@ from cotenant_node_executor.strategies.memory.qos_config import (
     PART,
     MemoryQOS,
     MemoryRule,
-    class_of,
     effective,
     memory_rule,
     with_last_valid,
 )
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, ContainerShape, PodShape
+from cotenant_node_executor.strategies.pod_view import ContainerShape, PodShape
 from cotenant_node_executor.strategies.sections import QOS, camel_name, fitted, of_classes, raw_section
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Desired, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place
-from cotenant_node_executor.targets.interface import ROOT_GROUP, UNLIMITED_TEXT, Knob, NodeCapabilities
+from cotenant_node_executor.targets.cgroup.files import PAGE_BYTES
+from cotenant_node_executor.targets.interface import BESTEFFORT, BURSTABLE, ROOT_GROUP, UNLIMITED_TEXT, Knob, NodeCapabilities
 
 NAME = "memory-qos"
-PAGE_BYTES = 4096
 _UNLIMITED = int(UNLIMITED_TEXT)
 _CLASS_GROUPS = {KubeQoS.GUARANTEED: ROOT_GROUP, KubeQoS.BURSTABLE: BURSTABLE, KubeQoS.BEST_EFFORT: BESTEFFORT}
 
@@ -146,7 +144,7 @@ def _container_amounts(container: ContainerShape, batch: bool) -> tuple[int, int
 @lru_cache(maxsize=256)
 def pod_memory(shape: PodShape, rule: MemoryRule, node_bytes: int) -> PodMemory:
     """Return the values of a pod of this shape."""
-    name = class_of(shape.qos, shape.kube_qos)
+    name = shape.config_class
     config = effective(rule.of_class(name), name, shape.memory_qos)
     batch = name == QoSClass.BE
     amounts = [_container_amounts(container, batch) for container in shape.containers]

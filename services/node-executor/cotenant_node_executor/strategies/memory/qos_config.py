@@ -21,7 +21,6 @@ from functools import lru_cache
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cotenant.domain.qos import KubeQoS, QoSClass
 from cotenant_node_executor.strategies.sections import (
     CLASSES,
     QOS,
@@ -59,7 +58,6 @@ CLASS_DEFAULTS: dict[str, JsonObject] = {
     "SYSTEM": NEUTRAL,
 }
 """The built-in configuration of each class."""
-_BY_KUBE = {KubeQoS.GUARANTEED: "LSR", KubeQoS.BURSTABLE: "LS", KubeQoS.BEST_EFFORT: "BE"}
 
 
 class MemoryQOS(Struct, frozen=True, kw_only=True, rename=lower_name, cache_hash=True):
@@ -148,13 +146,6 @@ def in_range(config: T, where: str, ranges: Mapping[str, tuple[int, int]]) -> T:
 def where_of(field: str) -> str:
     """Return the path in the NodeSLO of the memory QoS of a class, from the class's field in lower case."""
     return f"{QOS}.{field.removesuffix('class')}Class.{PART}"
-
-
-def class_of(qos: QoSClass, kubernetes: KubeQoS) -> str:
-    """Return the class whose configuration a pod has: that of its label (LSE has LSR's), else of its Kubernetes QoS."""
-    if qos is QoSClass.NONE:
-        return _BY_KUBE[kubernetes]
-    return "LSR" if qos is QoSClass.LSE else qos.value
 
 
 @lru_cache(maxsize=256)

@@ -30,7 +30,7 @@ from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.sampling.snapshot import GroupUsage, UsageSnapshot
 from cotenant_node_executor.strategies.memory.evict import BE_MEMORY_EVICT, band, used_percent
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT
+from cotenant_node_executor.strategies.readings import MIN_CACHE_BYTES, STALL_PERCENT, page_cache_bytes, stalls_for_memory
 from cotenant_node_executor.strategies.sections import THRESHOLD, SectionShape, is_asked, lower_name, section
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import (
@@ -44,16 +44,14 @@ from cotenant_node_executor.strategies.strategy import (
     StrategyDecision,
     StrategyOrder,
 )
-from cotenant_node_executor.targets.interface import RECLAIM, UNLIMITED_TEXT, CgroupVersion, Knob
+from cotenant_node_executor.targets.cgroup.files import PAGE_BYTES
+from cotenant_node_executor.targets.interface import BESTEFFORT, RECLAIM, UNLIMITED_TEXT, CgroupVersion, Knob
 
 NAME = "memory-relief"
 BACK = 2
 """Percent below its beginning at which a step ends."""
 STOP_BELOW_LOWER, RECLAIM_BELOW_LOWER = 3, 1
-PRESSURE_PERCENT = 5
 MAX_RECLAIM_BYTES = 256 * 1024**2
-MIN_CACHE_BYTES = 16 * 1024**2
-PAGE_BYTES = 4096
 
 
 class ReliefConfig(Struct, frozen=True, kw_only=True, rename=lower_name):
@@ -147,7 +145,7 @@ def _relieve(
     high = next_high(held, over, last) if held > 0 else -1
     orders: tuple[StrategyOrder, ...] = ()
     asked = last.asked_cold if last.cold is situation.cold else frozenset()
-    if over > 0 and situation.capabilities.supports(RECLAIM) and _not_stalled(group, config):
+    if over > 0 and situation.capabilities.supports(RECLAIM) and not stalls_for_memory(group, _bound_percent(config)):
         coldest = _coldest(situation, snapshot, asked)
         if coldest is not None:
             uid, order = coldest
@@ -173,18 +171,17 @@ def _with_cache(usage: GroupUsage) -> int:
     return usage.memory_with_page_cache_bytes or usage.memory_bytes or 0
 
 
-def _not_stalled(group: GroupUsage | None, config: ReliefConfig) -> bool:
-    """Whether best-effort is not under memory pressure yet; a group without a figure counts as such."""
-    pressure = group.pressure.memory if group is not None else None
-    bound = config.memory_reclaim_pressure_percent
-    return pressure is None or pressure.some.avg10 < (PRESSURE_PERCENT if bound is None else bound)
+def _bound_percent(config: ReliefConfig) -> int:
+    """The memory pressure of best-effort from which on nothing is reclaimed."""
+    stated = config.memory_reclaim_pressure_percent
+    return STALL_PERCENT if stated is None else stated
 
 
 def _coldest(situation: Situation, snapshot: UsageSnapshot, asked: frozenset[str]) -> tuple[str, Reclaim] | None:
     """The best-effort pod with the most cold page cache that was not reclaimed by this reading yet; None if none has any."""
     cold = situation.cold or {}
     found = [
-        (min(cold.get(uid, 0), _with_cache(pod.usage) - (pod.usage.memory_bytes or 0)), pod.usage.group, uid)
+        (min(cold.get(uid, 0), page_cache_bytes(pod.usage)), pod.usage.group, uid)
         for uid, pod in snapshot.pods.items()
         if pod.tier == BESTEFFORT and uid not in asked and pod.usage.group in situation.groups
     ]
@@ -197,7 +194,7 @@ def _reclaims(situation: Situation, snapshot: UsageSnapshot, over: int, held: in
         amount = min(over, held, MAX_RECLAIM_BYTES)
         return (Reclaim(BESTEFFORT, amount, why),) if amount > 0 else ()
     caches = [
-        ((pod.usage.memory_with_page_cache_bytes or 0) - (pod.usage.memory_bytes or 0), pod.usage.group)
+        (page_cache_bytes(pod.usage), pod.usage.group)
         for pod in snapshot.pods.values()
         if pod.tier == BESTEFFORT and pod.usage.group in situation.groups
     ]

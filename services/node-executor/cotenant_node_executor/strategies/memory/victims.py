@@ -23,7 +23,7 @@ from msgspec import Struct
 from cotenant.api.objects.pod import Pod
 from cotenant.domain.qos import QoSClass, priority_value_default, qos_raw
 from cotenant.model.by_identity import by_identity
-from cotenant_node_executor.strategies.pod_eviction import is_enabled, policies_of, rank_of
+from cotenant_node_executor.strategies.pod_eviction import grace_seconds, is_enabled, policies_of, rank_of
 
 
 class Traits(Struct, frozen=True):
@@ -45,21 +45,17 @@ class Traits(Struct, frozen=True):
         return self.policies is None or feature in self.policies
 
 
-GRACE_SECONDS = 30
-
-
 @by_identity
 def traits(pod: Pod) -> Traits:
     """Return a pod's traits."""
     labels, annotations, priority = pod.metadata.labels, pod.metadata.annotations, pod.spec.priority
-    grace = pod.spec.termination_grace_period_seconds
     return Traits(
         best_effort=qos_raw(pod) is QoSClass.BE,
         enabled=is_enabled(labels),
         priority=priority,
         rank=rank_of(priority, labels, annotations),
         policies=policies_of(annotations),
-        grace_seconds=GRACE_SECONDS if grace is None else max(min(grace, GRACE_SECONDS), 0),
+        grace_seconds=grace_seconds(pod),
         priority_value=priority_value_default(pod),
     )
 

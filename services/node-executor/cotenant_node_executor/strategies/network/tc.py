@@ -32,7 +32,7 @@ from cotenant_node_executor.strategies.network.bandwidth import (
 )
 from cotenant_node_executor.strategies.sections import QOS, is_asked
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Desired, Input, NodePolicy, Strategy, StrategyDecision
+from cotenant_node_executor.strategies.strategy import Desired, Input, NodePolicy, Strategy, StrategyDecision, no_decision
 from cotenant_node_executor.targets.address import EgressAttribute, EgressClass, Place, TcTree, TcTreeAttribute
 
 NAME = "tc"
@@ -129,13 +129,9 @@ def strategy(gates: frozenset[str]) -> Strategy:
         name=NAME,
         topic="network",
         sets=(TcTreeAttribute.CLASSES, EgressAttribute.CLASS),
-        decide=shape if GATE in gates else _nothing,
+        decide=shape if GATE in gates else no_decision,
         inputs=inputs,
         section=QOS,
         part=PART,
         reads=SHAPES,
     )
-
-
-def _nothing(_situation: Situation, _memory: Struct | None) -> StrategyDecision:
-    return StrategyDecision()

@@ -28,7 +28,7 @@ from cotenant_node_executor.strategies.network.bandwidth import (
 from cotenant_node_executor.strategies.pod_view import PodView
 from cotenant_node_executor.strategies.sections import QOS, is_asked
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Desired, Input, NodePolicy, Strategy, StrategyDecision
+from cotenant_node_executor.strategies.strategy import Desired, Input, NodePolicy, Strategy, StrategyDecision, no_decision
 from cotenant_node_executor.targets.address import Place, TerwayAttribute, TerwayFile
 
 NAME = "terway-qos"
@@ -96,13 +96,9 @@ def strategy(gates: frozenset[str]) -> Strategy:
         name=NAME,
         topic="network",
         sets=(TerwayAttribute.TEXT,),
-        decide=write_files if GATE in gates else _nothing,
+        decide=write_files if GATE in gates else no_decision,
         inputs=inputs,
         section=QOS,
         part=PART,
         reads=SHAPES,
     )
-
-
-def _nothing(_situation: Situation, _memory: Struct | None) -> StrategyDecision:
-    return StrategyDecision()

@@ -18,11 +18,19 @@ from functools import lru_cache
 from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, ContainerShape, PodShape
+from cotenant_node_executor.strategies.pod_view import ContainerShape, PodShape
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Cause, Desired, Input, NodePolicy, PodDesired, Strategy, StrategyDecision
+from cotenant_node_executor.strategies.strategy import (
+    Cause,
+    Desired,
+    NodePolicy,
+    PodDesired,
+    Strategy,
+    StrategyDecision,
+    on_pods,
+)
 from cotenant_node_executor.targets.convert import MIN_SHARES, milli_to_quota_us, milli_to_shares
-from cotenant_node_executor.targets.interface import ROOT_GROUP, UNLIMITED_TEXT, Knob
+from cotenant_node_executor.targets.interface import BESTEFFORT, BURSTABLE, ROOT_GROUP, UNLIMITED_TEXT, Knob
 
 NAME = "pod-values"
 REMEMBERED_SHARES = 1024
@@ -53,10 +61,6 @@ def _of_node(allocatable_milli: int, burstable_milli: int) -> StrategyDecision:
         BESTEFFORT: _shares(0, "requests"),
         BURSTABLE: _shares(burstable_milli, "requests"),
     })
-
-
-def _inputs(_policy: NodePolicy) -> frozenset[Input]:
-    return frozenset((Input.PODS,))
 
 
 def _shares(milli: int, why: str) -> tuple[Desired, ...]:
@@ -90,6 +94,6 @@ STRATEGY = Strategy(
     sets=(Knob.CPU_SHARES, Knob.CPU_QUOTA, Knob.MEMORY_LIMIT),
     of_pod=of_pod,
     decide=decide,
-    inputs=_inputs,
+    inputs=on_pods,
     cause=Cause.PLACEMENTS,
 )

@@ -19,7 +19,7 @@ from posixpath import join, normpath
 import msgspec
 
 from cotenant.domain.qos import KubeQoS
-from cotenant_node_executor.targets.interface import CgroupVersion
+from cotenant_node_executor.targets.interface import BESTEFFORT, BURSTABLE, ROOT_GROUP, CgroupVersion
 
 
 class KubeletCgroupDriver(Enum):
@@ -28,7 +28,7 @@ class KubeletCgroupDriver(Enum):
 
 
 _ROOT = {KubeletCgroupDriver.SYSTEMD: "kubepods.slice", KubeletCgroupDriver.CGROUPFS: "kubepods"}
-_TIER = {KubeQoS.GUARANTEED: "", KubeQoS.BURSTABLE: "burstable", KubeQoS.BEST_EFFORT: "besteffort"}
+_TIER = {KubeQoS.GUARANTEED: ROOT_GROUP, KubeQoS.BURSTABLE: BURSTABLE, KubeQoS.BEST_EFFORT: BESTEFFORT}
 _SCOPE_PREFIX = {"docker": "docker-", "containerd": "cri-containerd-", "pouch": "pouch-", "cri-o": "crio-"}
 _PARSED_SCOPE_PREFIXES = ("docker-", "cri-containerd-", "crio-")  # pouch scopes are created but never parsed
 
@@ -83,9 +83,10 @@ def container_number_of_dir(layout: KubeletCgroupDriver, name: str) -> str:
 
 
 def kube_qos_of_dir(path: str) -> KubeQoS:
-    if "besteffort" in path:
+    """The Kubernetes QoS that a path implies, of kubelet's or of the executor's own groups."""
+    if BESTEFFORT in path:
         return KubeQoS.BEST_EFFORT
-    return KubeQoS.BURSTABLE if "burstable" in path else KubeQoS.GUARANTEED
+    return KubeQoS.BURSTABLE if BURSTABLE in path else KubeQoS.GUARANTEED
 
 
 class HostApplicationPath(msgspec.Struct, frozen=True):

@@ -4,9 +4,9 @@ In: places with an attribute and the text before the first write. Out: the same,
 small file, as kernel settings outlive the process that wrote them. A place is restored when no strategy sets it any
 more, and all are when the executor leaves the node for good (`other.writer`).
 
-Kept are sysctls, files, resctrl groups, affinities and slices of threads, HTB trees, traffic classes, terway-qos' files and
-core-scheduling groups. A thread is identified by its number and the time of its start: one with a reused number is left
-alone.
+Kept are sysctls, files, resctrl groups, affinities and slices of threads, HTB trees, traffic classes, terway-qos' files,
+core-scheduling groups and OOM scores. A thread is identified by its number and the time of its start: one with a reused
+number is left alone.
 
 Bound: the targets that were written; MAX_TEXT characters each, longer values are not restored. Without a file (None) nothing
 outlives the process. An unreadable file counts as empty, and is reported by `problem`.
@@ -27,6 +27,7 @@ from cotenant_node_executor.targets.address import (
     Attribute,
     EgressClass,
     NonCgroup,
+    OomScore,
     Processes,
     ResctrlAttribute,
     ResctrlGroup,
@@ -50,6 +51,7 @@ _PLACES: dict[str, Callable[[str], NonCgroup]] = {
     "egress": EgressClass,
     "terway": TerwayFile,
     "processes": Processes,
+    "oom": OomScore,
 }
 _THREADS = frozenset((ResctrlAttribute.TASKS, ResctrlAttribute.CONTROL_GROUPS))
 _OF_THREADS = frozenset((ThreadAttribute.AFFINITY, ThreadAttribute.SLICE))
@@ -62,6 +64,7 @@ _KINDS: dict[type, str] = {
     EgressClass: "egress",
     TerwayFile: "terway",
     Processes: "processes",
+    OomScore: "oom",
 }
 
 

@@ -2,6 +2,7 @@
 
 In: a control group below the executor's root, the adjustment as text. Out: the same; if processes differ, all their values
 with commas. Processes that have ended meanwhile are skipped. Lowering a value requires CAP_SYS_RESOURCE (EACCES without).
+A former value is restored for all processes, also those that started later, where all had the same.
 """
 
 from __future__ import annotations
@@ -49,3 +50,8 @@ class OomScoreAccessor:
     def holds(self, _attribute: Attribute, wanted: str, present: str) -> bool:
         """Whether all processes have the value."""
         return wanted == present
+
+    def restore(self, place: NonCgroup, attribute: Attribute, text: str) -> None:
+        """Write the former value; of processes with several it is not known which had which."""
+        if "," not in text:
+            self.write(place, attribute, text)

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.bounds import Int32
-from cotenant_node_executor.strategies.sections import fitted, lowered_object, readable_section, without_nulls
+from cotenant_node_executor.strategies.sections import annotation_as, readable_section
 
 ANNOTATION_CPU_BURST = "koordinator.sh/cpuBurst"
 SECTION = "cpuBurstStrategy"
@@ -74,7 +74,7 @@ def pod_config(node: BurstConfig | None, annotations: Mapping[str, str]) -> Burs
 def merged(node: BurstConfig | None, annotation: str) -> BurstConfig | None:
     """The node's configuration with the annotation's fields on top."""
     try:
-        own = fitted(without_nulls(lowered_object(annotation)), BurstConfig, ANNOTATION_CPU_BURST)
+        own = annotation_as(ANNOTATION_CPU_BURST, annotation, BurstConfig)
     except ValueError:
         return node
     if node is None:

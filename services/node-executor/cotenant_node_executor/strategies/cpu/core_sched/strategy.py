@@ -20,12 +20,11 @@ from cotenant_node_executor.strategies.cpu.core_sched.rule import (
     in_force,
     pod_group,
 )
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
 from cotenant_node_executor.strategies.sections import CPU_PART, QOS, SectionShape, of_classes
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Desired, DesiredValues, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place, ProcessAttribute, Processes, Sysctl, SysctlAttribute
-from cotenant_node_executor.targets.interface import ROOT_GROUP, Knob, NodeCapabilities
+from cotenant_node_executor.targets.interface import BESTEFFORT, BURSTABLE, ROOT_GROUP, Knob, NodeCapabilities
 
 NAME = "core-sched"
 CAPABILITY = "core_sched"

@@ -13,10 +13,8 @@ from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.bounds import Int32
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.strategies.cpu.evict.satisfaction import SatisfactionConfig
+from cotenant_node_executor.strategies.pod_eviction import HIGHEST_BY_OFFER
 from cotenant_node_executor.strategies.sections import THRESHOLD, readable_section
-
-ALLOCATABLE_PRIORITY_LIMIT = 7999
-"""Pods of a higher priority are never evicted for the node's allocatable."""
 
 
 class ByUsage(Struct, frozen=True):
@@ -88,6 +86,6 @@ def _by_usage(found: CpuEvictSection) -> ByUsage | None:
 def _by_allocatable(found: CpuEvictSection) -> ByAllocatable | None:
     threshold, lower = found.cpu_allocatable_evict_threshold_percent, found.cpu_allocatable_evict_lower_percent
     up_to = found.allocatable_evict_priority_threshold
-    if threshold is None or lower is None or up_to is None or lower >= threshold or up_to > ALLOCATABLE_PRIORITY_LIMIT:
+    if threshold is None or lower is None or up_to is None or lower >= threshold or up_to > HIGHEST_BY_OFFER:
         return None
     return ByAllocatable(threshold, lower, up_to)

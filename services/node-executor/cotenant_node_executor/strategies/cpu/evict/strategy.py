@@ -5,13 +5,13 @@ In: the situation; the memory holds the samples of the window. Out: orders.
 | feature | asks for | victims | releases |
 |---|---|---|---|
 | BECPUEvict | satisfaction of batch pods (`satisfaction`) | batch pods | batch-cpu requests |
-| CPUAllocatableEvict | requests above a percentage of the batch-cpu, or mid-cpu, that the node offers | by priority | requests
-|
+| CPUAllocatableEvict | requests above a percentage of the offered batch-cpu, or mid-cpu | by priority | requests |
 | CPUEvict | usage of the node above a percentage | by priority | usage |
 
 The features count each other's evictions: a pod that one of them evicts counts for the next, and an evicted pod counts
-until it is gone. The evictor keeps the cool-down, COOL_DOWN_SECONDS after the start and after an eviction. The node's batch and
-mid resources are ignored while their figures are too old. Source: CPU eviction, koordlet rules (v1.8).
+until it is gone. The evictor keeps the cool-down, COOL_DOWN_SECONDS after the start and after an eviction. Nothing follows
+from the node's batch and mid resources while they are unknown or withdrawn; upstream takes that for 0 and evicts everything.
+Source: CPU eviction, koordlet rules (v1.8).
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from collections.abc import Callable, Mapping, Sequence, Set
 
 from msgspec import Struct
 
-from cotenant.domain.qos import QoSClass
+from cotenant.domain.qos import QoSClass, priority_value_default
+from cotenant.model.names import BATCH_CPU, MID_CPU
 from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.sampling.usage import best_effort_real_limit_milli, best_effort_request_milli
 from cotenant_node_executor.strategies.cpu.evict.config import (
@@ -39,14 +40,15 @@ from cotenant_node_executor.strategies.cpu.evict.victims import (
     evictable,
     taken,
 )
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
+from cotenant_node_executor.strategies.pod_eviction import grace_seconds
+from cotenant_node_executor.strategies.pod_view import PodView
 from cotenant_node_executor.strategies.readings import best_effort_cpu_milli, pod_cpu_milli
 from cotenant_node_executor.strategies.sections import THRESHOLD, SectionShape
 from cotenant_node_executor.strategies.situation import Situation, in_best_effort_tree
 from cotenant_node_executor.strategies.strategy import Cause, Evict, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.convert import PERIOD_US
 from cotenant_node_executor.targets.cpulist import smallest_cpu_list
-from cotenant_node_executor.targets.interface import UNLIMITED_TEXT, Knob
+from cotenant_node_executor.targets.interface import BESTEFFORT, UNLIMITED_TEXT, Knob
 
 NAME = "cpu-evict"
 SECOND_NS = 1_000_000_000
@@ -97,7 +99,8 @@ def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     tasks = _tasks(situation, config, samples, snapshot)
     chosen = _chosen(tasks, situation.evicting)
     figures = _figures_of(samples[-1].best_effort, tasks) if chosen else before.figures
-    orders = tuple([Evict(uid, why, by_offer=feature == ALLOCATABLE) for uid, (feature, why) in chosen.items()])
+    grace = {pod.uid: grace_seconds(pod.manifest) for pod in situation.pods.values() if pod.uid in chosen} if chosen else {}
+    orders = tuple([Evict(uid, why, grace[uid], by_offer=feature == ALLOCATABLE) for uid, (feature, why) in chosen.items()])
     return StrategyDecision(orders=orders, memory=EvictMemory(samples, figures))
 
 
@@ -161,9 +164,7 @@ def _by_satisfaction(
     pods: Sequence[PodView],
 ) -> CpuEvictionTask:
     current = samples[-1].best_effort
-    offered = _offered(situation)
-    batch = None if offered is None else offered[0]
-    release = release_milli(config, INTERVAL_SECONDS, batch, _average(samples), current)
+    release = release_milli(config, INTERVAL_SECONDS, situation.offered.get(BATCH_CPU), _average(samples), current)
     candidates = [_candidate(pod, _batch_milli(pod), snapshot) for pod in pods if pod.qos is QoSClass.BE]
     why = (
         f"best-effort uses {int(current.used_milli)}m of {int(current.real_limit_milli)}m for {int(current.request_milli)}m "
@@ -175,16 +176,17 @@ def _by_satisfaction(
 def _by_allocatable(
     situation: Situation, config: ByAllocatable, snapshot: UsageSnapshot, pods: Sequence[PodView]
 ) -> list[CpuEvictionTask]:
-    offered = _offered(situation)
-    if offered is None:
-        return []
     found: list[CpuEvictionTask] = []
-    for name, amount, of_pod in (("batch-cpu", offered[0], _batch_milli), ("mid-cpu", offered[1], _mid_milli)):
-        asking = [_candidate(pod, of_pod(pod), snapshot) for pod in pods if of_pod(pod) > 0]
-        requested = sum(pod.request_milli for pod in asking if (pod.priority or 0) <= config.up_to_priority)
-        release = allocatable_release_milli(requested, amount, config.threshold_percent, config.lower_percent)
-        candidates = [pod for pod in asking if evictable(pod, ALLOCATABLE, config.up_to_priority) and pod.uid in snapshot.pods]
-        why = f"{requested}m of {name} requested, {amount}m offered, above {config.threshold_percent}%: release {release}m"
+    for name, resource, of_pod in (("batch-cpu", BATCH_CPU, _batch_milli), ("mid-cpu", MID_CPU, _mid_milli)):
+        offered = situation.offered.get(resource)
+        if offered is None:
+            continue
+        asking = [(pod, amount) for pod in pods if (amount := of_pod(pod)) > 0]
+        requested = sum([own for pod, own in asking if priority_value_default(pod.manifest) <= config.up_to_priority])
+        release = allocatable_release_milli(requested, offered, config.threshold_percent, config.lower_percent)
+        measured = [_candidate(pod, own, snapshot) for pod, own in asking if pod.uid in snapshot.pods]
+        candidates = [pod for pod in measured if evictable(pod, ALLOCATABLE, config.up_to_priority)]
+        why = f"{requested}m of {name} requested, {offered}m offered, above {config.threshold_percent}%: release {release}m"
         found.append(CpuEvictionTask(ALLOCATABLE, by_priority(candidates, then_usage=False), release, _request, why))
     return found
 
@@ -237,21 +239,16 @@ def _mid_milli(pod: PodView) -> int:
     return pod.mid_cpu_milli
 
 
-def _offered(situation: Situation) -> tuple[int, int] | None:
-    """The node's batch-cpu and mid-cpu; None if unknown, or only from figures that are too old."""
-    resources = situation.resources
-    if resources is None or resources.degraded:
-        return None
-    return (0, 0) if resources.withdrawn else (resources.batch_cpu_milli, resources.mid_cpu_milli)
-
-
 def _figures_of(best_effort: BestEffort, tasks: Sequence[CpuEvictionTask]) -> dict[str, int]:
     figures = {
         "best-effort.limit.cpu-milli": int(best_effort.real_limit_milli),
         "best-effort.request.cpu-milli": int(best_effort.request_milli),
         "best-effort.used.cpu-milli": int(best_effort.used_milli),
     }
-    return figures | {f"{task.feature}.release.cpu-milli": task.release_milli for task in tasks}
+    for task in tasks:  # one feature may have a task for each resource
+        name = f"{task.feature}.release.cpu-milli"
+        figures[name] = figures.get(name, 0) + task.release_milli
+    return figures
 
 
 def _inputs(policy: NodePolicy) -> frozenset[Input]:

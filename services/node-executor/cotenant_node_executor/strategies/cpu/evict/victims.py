@@ -48,8 +48,8 @@ def _usage(pod: CpuEvictionCandidate) -> float:
 
 
 def evictable(pod: CpuEvictionCandidate, feature: str, up_to_priority: int) -> bool:
-    """Whether a pod may be evicted by this feature: the pod allows it, and its priority is not above the bound."""
-    if not is_enabled(pod.labels) or (pod.priority or 0) > up_to_priority:
+    """Whether a pod may be evicted by this feature: the pod allows it, and has a priority that is not above the bound."""
+    if not is_enabled(pod.labels) or pod.priority is None or pod.priority > up_to_priority:
         return False
     policies = policies_of(pod.annotations)
     return policies is None or feature in policies

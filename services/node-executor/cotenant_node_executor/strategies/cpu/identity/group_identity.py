@@ -107,12 +107,3 @@ def identity_active(rule: IdentityRule | None, supported: bool, sysctl: int | No
     if rule is None or not supported or unreadable:
         return False
     return rule.enable or sysctl != 0
-
-
-def kube_qos_of_path(cgroup_parent: str) -> str:
-    """The Kubernetes QoS that a pod's cgroup path implies."""
-    if "besteffort" in cgroup_parent:
-        return KubeQoS.BEST_EFFORT.value
-    if "burstable" in cgroup_parent:
-        return KubeQoS.BURSTABLE.value
-    return KubeQoS.GUARANTEED.value

@@ -17,7 +17,7 @@ from cotenant.domain.qos import KubeQoS
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.strategies.cpu.identity.group_identity import IdentityRule
 from cotenant_node_executor.strategies.cpu.identity.strategy import effective_identity, rule_of
-from cotenant_node_executor.strategies.pod_view import BURSTABLE, PodShape
+from cotenant_node_executor.strategies.pod_view import PodShape
 from cotenant_node_executor.strategies.pods.pod_values import group_shares
 from cotenant_node_executor.strategies.sections import CPU_PART, QOS
 from cotenant_node_executor.strategies.situation import Situation
@@ -32,7 +32,7 @@ from cotenant_node_executor.strategies.strategy import (
 )
 from cotenant_node_executor.targets.address import Place
 from cotenant_node_executor.targets.convert import MAX_SHARES
-from cotenant_node_executor.targets.interface import Knob, NodeCapabilities
+from cotenant_node_executor.targets.interface import BURSTABLE, Knob, NodeCapabilities
 
 NAME = "idle"
 

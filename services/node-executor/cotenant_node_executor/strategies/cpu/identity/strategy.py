@@ -22,16 +22,16 @@ from cotenant_node_executor.strategies.cpu.identity.group_identity import (
     host_identity,
     identity_active,
     identity_rule,
-    kube_qos_of_path,
     parsed_identity,
     pod_identity,
 )
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, PodShape
+from cotenant_node_executor.strategies.pod_view import PodShape
 from cotenant_node_executor.strategies.sections import CPU_PART, QOS
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Desired, DesiredValues, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import SysctlAttribute
-from cotenant_node_executor.targets.interface import ROOT_GROUP, Knob, NodeCapabilities
+from cotenant_node_executor.targets.cgroup.paths import kube_qos_of_dir
+from cotenant_node_executor.targets.interface import BESTEFFORT, BURSTABLE, ROOT_GROUP, Knob, NodeCapabilities
 
 NAME = "group-identity"
 
@@ -88,7 +88,7 @@ def decide(situation: Situation, _memory: Struct | None) -> StrategyDecision:
         if pod_group in pods:
             values[group] = pods[pod_group]
         elif depth == 2 or parts[0].startswith("pod"):
-            values[group] = rule.kube_qos_dir[kube_qos_of_path(group)]
+            values[group] = rule.kube_qos_dir[kube_qos_of_dir(group)]
     for application in wanted_by(situation.slo).host_applications:
         own = application.own_group
         if own is not None and own in situation.groups and own not in directories:

@@ -23,6 +23,7 @@ from cotenant_node_executor.strategies.cpu.identity.strategy import effective_id
 from cotenant_node_executor.strategies.pod_view import PodView
 from cotenant_node_executor.strategies.sections import CPU_PART, QOS, of_classes, readable_section
 from cotenant_node_executor.strategies.situation import Situation, in_best_effort_tree
+from cotenant_node_executor.strategies.strategy import Input, NodePolicy
 from cotenant_node_executor.targets.interface import THREADS
 
 ANNOTATION = "cotenant.io/cpu-class"
@@ -73,6 +74,11 @@ def protected(situation: Situation) -> Protected | None:
             asked = FAIR
         found[asked].append(pod)
     return Protected(tuple(found[FAIR]), tuple(found[REALTIME]), tuple(dict.fromkeys(problems)))
+
+
+def inputs(policy: NodePolicy) -> frozenset[Input]:
+    """When the strategies of both classes decide: also while they are off, as what they gave threads is taken back."""
+    return frozenset((Input.PODS, Input.USAGE) if policy.capabilities.supports(THREADS) else ())
 
 
 def class_of(slo: NodeSLORendered | None, qos: QoSClass) -> str:

@@ -18,14 +18,14 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS
-from cotenant_node_executor.strategies.cpu.protection.classes import CLASS_SHAPES, protected
+from cotenant_node_executor.strategies.cpu.protection.classes import CLASS_SHAPES, inputs, protected
 from cotenant_node_executor.strategies.cpu.protection.need import NO_NEED, Need, need
-from cotenant_node_executor.strategies.pod_view import BURSTABLE, PodView
+from cotenant_node_executor.strategies.pod_view import PodView
 from cotenant_node_executor.strategies.sections import CPU_PART, QOS
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Cause, Desired, Input, NodePolicy, Strategy, StrategyDecision
+from cotenant_node_executor.strategies.strategy import Cause, Desired, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place, RealtimeAttribute, RealtimeThreads
-from cotenant_node_executor.targets.interface import ROOT_GROUP, THREADS, Knob
+from cotenant_node_executor.targets.interface import BURSTABLE, ROOT_GROUP, Knob
 from cotenant_node_executor.targets.other.realtime import (
     FAIR,
     MOST_PODS,
@@ -144,17 +144,12 @@ def _figures(memory: Struct | None) -> dict[str, int]:
     )
 
 
-def _inputs(policy: NodePolicy) -> frozenset[Input]:
-    # Also while it is off: pods that had the class are demoted.
-    return frozenset((Input.PODS, Input.USAGE) if policy.capabilities.supports(THREADS) else ())
-
-
 STRATEGY = Strategy(
     name=NAME,
     topic="protection",
     sets=(Knob.CPU_RT_PERIOD, Knob.CPU_RT_RUNTIME, RealtimeAttribute.CLASS),
     decide=decide,
-    inputs=_inputs,
+    inputs=inputs,
     cause=Cause.USAGE,
     figures=_figures,
     section=QOS,

@@ -21,16 +21,16 @@ from msgspec import Struct
 
 from cotenant_node_executor.sampling.threads import ThreadUsage
 from cotenant_node_executor.strategies.cpu.cpusets import cpu_pools
-from cotenant_node_executor.strategies.cpu.protection.classes import CLASS_SHAPES, protected
+from cotenant_node_executor.strategies.cpu.protection.classes import CLASS_SHAPES, inputs, protected
 from cotenant_node_executor.strategies.cpu.protection.lateness import Lateness, lateness, problems, worst
 from cotenant_node_executor.strategies.cpu.protection.placing import BUSY_MILLI, Put, placed, spread_order
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
+from cotenant_node_executor.strategies.pod_view import PodView
 from cotenant_node_executor.strategies.sections import CPU_PART, QOS
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Cause, Desired, Input, NodePolicy, Strategy, StrategyDecision
+from cotenant_node_executor.strategies.strategy import Cause, Desired, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place, Thread, ThreadAttribute
 from cotenant_node_executor.targets.cpulist import format_cpu_list, parse_cpu_list
-from cotenant_node_executor.targets.interface import SLICES, THREADS, Knob
+from cotenant_node_executor.targets.interface import BESTEFFORT, SLICES, Knob
 
 NAME = "spread"
 SLICE_NS = 100_000_000
@@ -138,17 +138,12 @@ def _figures(memory: Struct | None) -> dict[str, int]:
     return {"threads.spread": len(memory.put), "threads.long-slice": len(memory.sliced)}
 
 
-def _inputs(policy: NodePolicy) -> frozenset[Input]:
-    # Also while it is off: threads that it pinned are released.
-    return frozenset((Input.PODS, Input.USAGE) if policy.capabilities.supports(THREADS) else ())
-
-
 STRATEGY = Strategy(
     name=NAME,
     topic="protection",
     sets=(Knob.CPU_IDLE, ThreadAttribute.AFFINITY, ThreadAttribute.SLICE),
     decide=decide,
-    inputs=_inputs,
+    inputs=inputs,
     cause=Cause.USAGE,
     figures=_figures,
     section=QOS,

@@ -49,7 +49,6 @@ from cotenant_node_executor.strategies.cpu.suppression.quantity import (
     split_usage,
     suppress_milli,
 )
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.strategies.pods.batch_values import CFS_QUOTA
 from cotenant_node_executor.strategies.sections import THRESHOLD
 from cotenant_node_executor.strategies.situation import Situation
@@ -64,7 +63,7 @@ from cotenant_node_executor.strategies.strategy import (
 )
 from cotenant_node_executor.targets.address import Place
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
-from cotenant_node_executor.targets.interface import UNLIMITED_TEXT, Knob
+from cotenant_node_executor.targets.interface import BESTEFFORT, UNLIMITED_TEXT, Knob
 
 NAME = "suppress"
 CAPACITY, QUANTITY = "capacity.cpu-milli", "best-effort.cpu-milli"
