@@ -1,7 +1,8 @@
 """The node's report of its machine: stored at the start, and when it changes.
 
-In: the machine's facts, the host applications that have no usage, the placed pods with CPUs of their own, the node's reservation in the node SLO, the last
-report on the log. Out: a `MachineTopology` event with CPU pools and kubelet's allocations. At most one in INTERVAL.
+In: the machine's facts, the host applications that have no usage, the placed pods with CPUs of their own, the node's
+reservation in the node SLO, the last report on the log. Out: a `MachineTopology` event with CPU pools and kubelet's
+allocations. At most one in INTERVAL.
 After a report's tombstone, which comes with the node's, nothing is reported before the next start.
 """
 

@@ -230,14 +230,15 @@ def test_a_machine_is_reported_at_the_start_and_when_it_changes() -> None:
 def test_a_host_application_without_a_control_group_is_reported_once() -> None:
     bench = Bench().load()
     absent = msgspec.structs.replace(reading(), unmeasured_applications={"yarn": "there is no control group /yarn"})
-    bench.core.observe(Observation(absent, {}, frozenset(), {}, machine=facts(unavailable={"cpi": "no counters"})))
+    seen = Observation(absent, {}, frozenset(), {}, machine=facts(unavailable={"cpi": "no counters"}))
+    bench.core.observe(seen)
     [first] = bench.report()
     assert machine_of(first).unavailable == {"cpi": "no counters", "host-application/yarn": "there is no control group /yarn"}
     later = msgspec.structs.replace(absent, monotonic_ns=absent.monotonic_ns + 1)
     bench.now += INTERVAL
-    bench.core.observe(msgspec.structs.replace(bench.core.seen, snapshot=later))
+    bench.core.observe(msgspec.structs.replace(seen, snapshot=later))
     assert bench.report() == [], "nothing has changed"
-    bench.core.observe(msgspec.structs.replace(bench.core.seen, snapshot=reading(yarn=700)))
+    bench.core.observe(msgspec.structs.replace(seen, snapshot=reading(yarn=700)))
     [second] = bench.report()
     assert machine_of(second).unavailable == {"cpi": "no counters"}
 
