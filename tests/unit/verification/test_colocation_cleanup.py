@@ -54,6 +54,14 @@ def test_neighbours_are_ended_between_two_windows_and_others_can_be_started_afte
 
 
 @needs_root
+def test_plain_processes_are_ended_before_pods_where_memory_ends() -> None:
+    with Ground() as ground:
+        plain = ground.start([ground.interpreter.path, str(ground.neighbour), "burn"])
+        score = Path(f"/proc/{plain.pid}/oom_score_adj")
+        wait_for("the score above every pod's", lambda: score.read_text() == "1000\n", 60)
+
+
+@needs_root
 def test_a_killed_benchmark_leaves_nothing(tmp_path: Path) -> None:
     script = (
         "import time\nfrom cotenant_verification.bench.colocation.ground import Ground\n"

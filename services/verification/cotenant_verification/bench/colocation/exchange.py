@@ -84,13 +84,21 @@ class Exchange:
             self._arrived.notify_all()
 
     async def until_connected(self, names: Sequence[str]) -> None:
-        """Wait for services. Raises BenchError."""
+        """Wait for services; one that ended since its last window has to start again. Raises BenchError."""
+        for name in names:
+            if self.over(name):
+                self.forget(name)
         try:
             async with asyncio.timeout(CONNECT_SECONDS), self._arrived:
                 await self._arrived.wait_for(lambda: all(name in self._connected for name in names))
         except TimeoutError:
             missing = ", ".join(name for name in names if name not in self._connected)
             raise BenchError(f"after {CONNECT_SECONDS:.0f} s these services have not started: {missing}") from None
+
+    def over(self, name: str) -> bool:
+        """Whether a service that was connected has ended."""
+        connection = self._connected.get(name)
+        return connection is not None and connection.reader.at_eof()
 
     def forget(self, name: str) -> None:
         """Close the connection of a service that ended, or is to end."""

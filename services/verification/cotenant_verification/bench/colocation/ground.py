@@ -28,6 +28,8 @@ FLAT = "all"
 POLL_SECONDS = 0.05
 RT_RUNTIME_US = 900_000
 """Microseconds of every second, for the parent group: below the machine's 950,000, above the services' budget."""
+PLAIN_OOM_SCORE_ADJ = 1000
+"""Above every pod's; equal among plain processes, of which the kernel then ends the largest."""
 END_SECONDS = cleanup.UP_SECONDS + cleanup.KILL_SECONDS + 10.0
 
 
@@ -117,9 +119,13 @@ class Ground:
         return folder
 
     def start(self, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start a plain process in the flat group, as a machine without cotenant has it."""
+        """Start a plain process in the flat group, as a machine without cotenant has it.
+
+        Where the parent group's memory ends, the kernel ends one of these and not a pod that waits for its next window.
+        """
         assert self._driver is not None
         join = " && ".join(f"echo $$ > {path}" for path in self._driver.procs_paths(FLAT))
+        join += f" && echo {PLAIN_OOM_SCORE_ADJ} > /proc/$$/oom_score_adj"
         command = ["/bin/sh", "-c", f'{join} && exec "$@"', "sh", *arguments]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self._plain.append(process)
