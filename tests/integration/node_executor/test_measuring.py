@@ -35,8 +35,9 @@ def outside(harness: Harness) -> Iterator[CgroupDriver]:
 
 async def test_a_machine_and_its_host_applications_are_reported(harness: Harness, outside: CgroupDriver) -> None:
     harness.start()
-    path = {"base": "CgroupRoot", "relativePath": f"{outside.root_group}/app"}
-    spec = {"hostApplications": [{"name": "burner", "qos": "BE", "priority": "koord-batch", "cgroupPath": path}]}
+    path, nowhere = ({"base": "CgroupRoot", "relativePath": f"{outside.root_group}/{name}"} for name in ("app", "none"))
+    burning_one = {"name": "burner", "qos": "BE", "priority": "koord-batch", "cgroupPath": path}
+    spec = {"hostApplications": [burning_one, {"name": "absent", "cgroupPath": nowhere}]}
     await harness.node_slo(spec, memory_collect_policy="usageWithPageCache")
 
     def topology() -> MachineTopology | None:
@@ -69,3 +70,11 @@ async def test_a_machine_and_its_host_applications_are_reported(harness: Harness
         return next(found, None)
 
     await harness.wait("the NUMA nodes' usage", numa)
+
+    def lacking() -> MachineTopology | None:
+        found = topology()
+        return found if found is not None and "host-application/absent" in found.unavailable else None
+
+    machine = await harness.wait("the application without a control group", lacking)
+    assert f"{outside.root_group}/none" in machine.unavailable["host-application/absent"]
+    assert "host-application/burner" not in machine.unavailable

@@ -198,7 +198,7 @@ class ExecutorCore:
         """Take the newest observation of the machine. `changed`: the pods whose states may differ from the last observation;
         None: unknown."""
         before, self.seen = self.seen, observation
-        self.topology.observe(observation.machine)
+        self.topology.observe(observation.machine, observation.snapshot)
         self._steps.observe(before, observation, changed)
 
     # -- state for the shell ------------------------------------------------------------------------------------------

@@ -1,13 +1,14 @@
 """The node's report of its machine: stored at the start, and when it changes.
 
-In: the machine's facts, the placed pods with CPUs of their own, the node's reservation in the node SLO, the last
-report on the log. Out: a `MachineTopology` event with CPU pools and kubelet's allocations. At most one in INTERVAL.
+In: the machine's facts, the host applications that have no usage, the placed pods with CPUs of their own, the node's
+reservation in the node SLO, the last report on the log. Out: a `MachineTopology` event with CPU pools and kubelet's
+allocations. At most one in INTERVAL.
 After a report's tombstone, which comes with the node's, nothing is reported before the next start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
@@ -27,12 +28,15 @@ from cotenant.events.node.resources import NodeSLORendered
 from cotenant.events.node.topology import MachineTopology, PodCpus
 from cotenant.model.subjects import topology_subject
 from cotenant_node_executor.sampling.slow.readings import MachineFacts
+from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.strategies.pod_view import PodView
 
 INTERVAL = timedelta(seconds=3)
 """koordlet's interval between two of its reports."""
 
 KUBELET = "kubelet"
+HOST_APPLICATION = "host-application/"
+"""Before the name of a host application among what is not measured."""
 
 
 class TopologyReport:
@@ -43,6 +47,8 @@ class TopologyReport:
         self._stored: MachineTopology | None = None
         self._ended = False
         self._facts: MachineFacts | None = None
+        self._applications: Mapping[str, str] = {}
+        """Why host applications are not measured, by name."""
         self.stale = True
         """An input of the report may have changed since it was built."""
         self._next: MachineTopology | None = None
@@ -63,17 +69,19 @@ class TopologyReport:
         """Whether every pod counts, not only those with CPUs of their own: kubelet's CPUs are assigned by pod."""
         return self._facts is not None and bool(self._facts.kubelet_state)
 
-    def observe(self, facts: MachineFacts | None) -> None:
-        """Take the machine's facts; the same object while they do not change."""
+    def observe(self, facts: MachineFacts | None, snapshot: UsageSnapshot | None) -> None:
+        """Take the machine's facts, the same object while they do not change, and the newest sample."""
         if facts is not None and facts is not self._facts:
             self._facts, self.stale = facts, True
+        if snapshot is not None and snapshot.unmeasured_applications != self._applications:
+            self._applications, self.stale = snapshot.unmeasured_applications, True
 
     def decide(self, pods: Iterable[PodView], slo: NodeSLORendered | None, now: datetime) -> Event | None:
         """Return the report that is not on the log yet."""
         if self._facts is None or self._ended:
             return None
         if self.stale:
-            self._next, self.stale = reported(self._facts, pods, slo), False
+            self._next, self.stale = reported(self._facts, self._applications, pods, slo), False
         if self._next is None or self._next == self._stored or (self._not_before is not None and now < self._not_before):
             return None
         self._not_before = now + INTERVAL
@@ -81,8 +89,10 @@ class TopologyReport:
         return Event(subject=topology_subject(self._node), data=msgspec.structs.replace(self._next, reason=why), time=now)
 
 
-def reported(facts: MachineFacts, pods: Iterable[PodView], slo: NodeSLORendered | None) -> MachineTopology:
-    """Return the report of a machine with these pods."""
+def reported(
+    facts: MachineFacts, unmeasured: Mapping[str, str], pods: Iterable[PodView], slo: NodeSLORendered | None
+) -> MachineTopology:
+    """Return the report of a machine with these pods; `unmeasured`: host applications without usage, and why."""
     topology = facts.topology
     cpus = topology.cpus
     held = [HeldCpus(pod.namespace, pod.name, pod.uid, pod.qos.value, pod.bound_cpus) for pod in pods]
@@ -105,7 +115,9 @@ def reported(facts: MachineFacts, pods: Iterable[PodView], slo: NodeSLORendered 
         reservation=msgspec.json.encode(reservation).decode() if rendered.reservation_annotation else "",
         system_qos=msgspec.json.encode(system).decode() if system is not None else "",
         numa_reservation=rendered.numa_reservation,
-        unavailable={**topology.unavailable, **unknown},
+        unavailable={
+            **topology.unavailable, **unknown, **{f"{HOST_APPLICATION}{name}": why for name, why in unmeasured.items()}
+        },
     )
 
 

@@ -81,7 +81,7 @@ class Sampler:
         fresh: dict[str, _Last] = {}
         skipped: list[Skipped] = []
         pods, tiers = self._read_groups(now, fresh, skipped)
-        applications = self._read_applications(now, host_applications or {}, fresh, skipped)
+        applications, unmeasured = self._read_applications(now, host_applications or {}, fresh)
         interval = None if self._last_ns is None or now <= self._last_ns else now - self._last_ns
         self._last, self._last_ns = fresh, now
         return UsageSnapshot(
@@ -92,6 +92,7 @@ class Sampler:
             pods=pods,
             tiers=tiers,
             host_applications=applications,
+            unmeasured_applications=unmeasured,
             skipped=tuple(skipped),
         )
 
@@ -184,14 +185,19 @@ class Sampler:
         return replace(pod, group=group, throttled_ratio=ratio, pressure=_NO_PRESSURE)
 
     def _read_applications(
-        self, now: int, applications: Mapping[str, str], fresh: dict[str, _Last], skipped: list[Skipped]
-    ) -> dict[str, HostApplicationSample]:
+        self, now: int, applications: Mapping[str, str], fresh: dict[str, _Last]
+    ) -> tuple[dict[str, HostApplicationSample], dict[str, str]]:
+        """The usage of each application, and why those that are left out have none."""
         found: dict[str, HostApplicationSample] = {}
+        unmeasured: dict[str, str] = {}
         for name, directory in sorted(applications.items()):
+            skipped: list[Skipped] = []
             usage = self._read(directory, now, fresh, skipped, foreign=True)
             if usage is not None:
                 found[name] = HostApplicationSample(name, usage)
-        return found
+            else:
+                unmeasured[name] = skipped[0].reason
+        return found, unmeasured
 
     def _read(
         self,
@@ -211,7 +217,7 @@ class Sampler:
         try:
             texts = read_counters(files)
             if texts is None:
-                skipped.append(Skipped(group, "the group has gone"))
+                skipped.append(Skipped(group, f"there is no control group {group}" if foreign else "the group has gone"))
                 return None
             used = CumulativeCounter(parse_cpu_usage_ns(version, texts.usage), now)
             stat = parse_cpu_stat(version, texts.stat) if "nr_periods" in texts.stat else None

@@ -75,6 +75,7 @@ class UsageSnapshot(Value, frozen=True):
     pods: dict[str, PodSample]  # by uid
     tiers: dict[str, GroupUsage]  # "burstable", "besteffort" where the directory exists
     host_applications: dict[str, HostApplicationSample] = {}
+    unmeasured_applications: dict[str, str] = {}  # host applications that are not in this snapshot: name -> why
     skipped: tuple[Skipped, ...] = ()  # groups that vanished or could not be read in this round
 
 

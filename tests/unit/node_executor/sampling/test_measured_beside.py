@@ -187,7 +187,7 @@ def pools(report: TopologyReport, pods: Mapping[str, str], **fields: object) -> 
 def test_pools_follow_pods_reservation_and_system_cpus() -> None:
     def report() -> TopologyReport:
         made = TopologyReport(NODE)
-        made.observe(facts())
+        made.observe(facts(), None)
         return made
 
     assert pools(report(), {}) == ("0-3", "0-3")
@@ -199,11 +199,11 @@ def test_pools_follow_pods_reservation_and_system_cpus() -> None:
 def test_a_kubelets_pods_leave_the_pools_and_are_named() -> None:
     report = TopologyReport(NODE)
     static = KubeletPolicies(cpu_manager_policy="static")
-    report.observe(facts('{"entries": {"u": {"c": "1"}}}', kubelet=static))
+    report.observe(facts('{"entries": {"u": {"c": "1"}}}', kubelet=static), None)
     machine = machine_of(report.decide([], None, START))
     assert [pod.uid for pod in machine.pod_cpus] == ["u"]
     assert machine.shared_pools[0].cpuset == "0,2-3"
-    report.observe(facts("torn", kubelet=static))
+    report.observe(facts("torn", kubelet=static), None)
     assert "cpu_manager_state" in machine_of(report.decide([], None, START + INTERVAL)).unavailable["kubelet"]
 
 
@@ -225,6 +225,22 @@ def test_a_machine_is_reported_at_the_start_and_when_it_changes() -> None:
     bench.now += INTERVAL
     bench.core.observe(msgspec.structs.replace(seen, machine=facts(kernel="other")))
     assert bench.report() == [], "it has ended with its node"
+
+
+def test_a_host_application_without_a_control_group_is_reported_once() -> None:
+    bench = Bench().load()
+    absent = msgspec.structs.replace(reading(), unmeasured_applications={"yarn": "there is no control group /yarn"})
+    seen = Observation(absent, {}, frozenset(), {}, machine=facts(unavailable={"cpi": "no counters"}))
+    bench.core.observe(seen)
+    [first] = bench.report()
+    assert machine_of(first).unavailable == {"cpi": "no counters", "host-application/yarn": "there is no control group /yarn"}
+    later = msgspec.structs.replace(absent, monotonic_ns=absent.monotonic_ns + 1)
+    bench.now += INTERVAL
+    bench.core.observe(msgspec.structs.replace(seen, snapshot=later))
+    assert bench.report() == [], "nothing has changed"
+    bench.core.observe(msgspec.structs.replace(seen, snapshot=reading(yarn=700)))
+    [second] = bench.report()
+    assert machine_of(second).unavailable == {"cpi": "no counters"}
 
 
 def test_a_simulated_machine_reports_itself() -> None:

@@ -126,7 +126,20 @@ def test_host_applications_are_no_part_of_the_system(driver: StillDriver, sample
     seen = sampler.snapshot(2 * SECOND, {"nginx": "host", "absent": "none"})
     assert seen.host_applications["nginx"].usage.cpu_milli == 1000
     assert (seen.system.cpu_milli, seen.system.memory_bytes) == (500, 399 * 1024)
-    assert [skipped.group for skipped in seen.skipped] == ["none"]
+    assert seen.skipped == ()
+    assert seen.unmeasured_applications == {"absent": "there is no control group none"}
+
+
+def test_a_host_application_that_cannot_be_read_says_why_until_it_can(driver: StillDriver, sampler: Sampler) -> None:
+    driver.create("host")
+    path = driver.stat_path("host", Stat.CPU_USAGE)
+    assert path is not None
+    before = path.read_text()
+    path.write_text("nonsense")
+    broken = sampler.snapshot(SECOND, {"nginx": "host"})
+    assert "cpuacct.usage" in broken.unmeasured_applications["nginx"]
+    path.write_text(before)
+    assert sampler.snapshot(2 * SECOND, {"nginx": "host"}).unmeasured_applications == {}
 
 
 def test_without_elapsed_time_there_is_no_rate(sampler: Sampler) -> None:
