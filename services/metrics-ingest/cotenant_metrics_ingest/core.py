@@ -56,7 +56,7 @@ from cotenant_metrics_ingest.node_state import (
 from cotenant_metrics_ingest.prediction.models import Training
 from cotenant_metrics_ingest.prediction.node import PredictionStore, train
 from cotenant_metrics_ingest.samples import Samples, samples_of
-from cotenant_metrics_ingest.windows.node_windows import MALFORMED, REPEATED, fold
+from cotenant_metrics_ingest.windows.node_windows import MALFORMED, REPEATED
 
 CORE_VERSION = "2"
 FILTERS = (
@@ -321,7 +321,6 @@ class MetricsIngestCore:
         late, self._catching_up = self._catching_up, []
         self._predictions.models.train(late)
         ended, self._to_train = self._to_train, []
-        fold([node.windows for node in ended if node.windows is not None])
         train([node.prediction for node in ended if node.prediction is not None], self._predictions)
 
     def _see(self, time: datetime) -> None:

@@ -86,13 +86,16 @@ class MeanSlots:
         self._open_slot = slot
         self._open = np.zeros((3, len(self.rows)), dtype=np.int64)
 
-    def add(self, rows: Rows, counts_and_sums: Table) -> None:
-        """Add samples to distinct rows of the open slot: their number, milli-cores and bytes, int64 (3, rows)."""
+    def add(self, rows: Rows, count: int, sums: Table) -> None:
+        """Add `count` samples to each of distinct rows of the open slot: their milli-cores and bytes, int64 (2, rows)."""
+        opened = self._open
         if isinstance(rows, slice):
-            own = self._open[:, rows]
-            own += counts_and_sums
+            opened[0, rows] += count
+            own = opened[1:, rows]
+            own += sums
         else:
-            self._open[:, rows] += counts_and_sums
+            opened[0, rows] += count
+            opened[1:, rows] += sums
         self._adds += 1
         if self._adds % ADDS_WITHOUT_OVERFLOW == 0:
             self._bounded()

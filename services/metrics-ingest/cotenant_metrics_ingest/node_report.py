@@ -29,7 +29,7 @@ from cotenant_metrics_ingest.policy import PolicyInForce
 from cotenant_metrics_ingest.prediction.node import Forecast
 from cotenant_metrics_ingest.report import in_cold_start
 from cotenant_metrics_ingest.slots import Window, encode_ended, settle
-from cotenant_metrics_ingest.windows.node_windows import NodeWindows, fold
+from cotenant_metrics_ingest.windows.node_windows import NodeWindows
 from cotenant_metrics_ingest.windows.percentiles import PercentileRows, figures_of
 
 AT_ONCE = 32
@@ -56,7 +56,6 @@ def reports_of(wanted: Sequence[DueReport], forecasts: Sequence[Forecast | None]
     reports: list[NodeMetricComputed] = []
     for start in range(0, len(wanted), AT_ONCE):
         some = wanted[start : start + AT_ONCE]
-        fold([report.windows for report in some])
         rings = [report.windows.slots for report in some]
         settle(rings)
         encode_ended(rings)
@@ -74,7 +73,6 @@ def reports_of(wanted: Sequence[DueReport], forecasts: Sequence[Forecast | None]
 
 def with_digest(metric: NodeMetricComputed, windows: NodeWindows) -> NodeMetricComputed:
     """Return a report with the digest of its node's windows, which may have taken samples since."""
-    fold([windows])
     settle([windows.slots])
     encode_ended([windows.slots])
     return msgspec.structs.replace(metric, digest=_digest(windows, digests([windows.means])[0]))
