@@ -39,45 +39,20 @@ SERIES = 4
 LATEST_MS = 2**53
 """A slot number beyond any clock."""
 
-MAX_PARTS = 16
-"""So many messages' samples of a slot are apart, before they are joined: each is 200 bytes more."""
-_INTEGER = 8
-
 COLUMNS = 3 + SERIES
 """A slot's columns besides its points: its number, the times of its first and last sample, the series' sums."""
 
 
 class _Samples:
-    """One slot with its queued samples: of each message those of the four series, int64."""
+    """One slot with its queued samples."""
 
-    __slots__ = ("count", "first_ms", "last_ms", "number", "parts")
+    __slots__ = ("first_ms", "last_ms", "number", "series")
 
-    def __init__(self, number: int, first_ms: int, last_ms: int = 0, parts: Sequence[Sequence[bytes]] = ()) -> None:
+    def __init__(self, number: int, first_ms: int, last_ms: int = 0, series: Sequence[Sequence[int]] = ((),) * SERIES) -> None:
         self.number = number
         self.first_ms = first_ms
         self.last_ms = last_ms
-        self.parts = [*parts]
-        self.count = sum(len(part[0]) // _INTEGER for part in parts)
-
-    def add(self, part: Sequence[bytes]) -> None:
-        """Queue a message's samples; every second one is dropped beyond MAX_OPEN."""
-        self.parts.append(part)
-        self.count += len(part[0]) // _INTEGER
-        if self.count > MAX_OPEN:
-            self.parts = [[_every_second(values) for values in self.series()]]
-            self.count = len(self.parts[0][0]) // _INTEGER
-        elif len(self.parts) == MAX_PARTS:
-            self.series()
-
-    def series(self) -> Sequence[bytes]:
-        """The samples of each series."""
-        if len(self.parts) != 1:
-            self.parts = [[b"".join(values) for values in zip(*self.parts, strict=True)] or [b""] * SERIES]
-        return self.parts[0]
-
-
-def _every_second(values: bytes) -> bytes:
-    return np.frombuffer(values, dtype=np.int64)[1::2].tobytes()
+        self.series = [array("q", values) for values in series]
 
 
 class PercentileSlots:
@@ -102,7 +77,11 @@ class PercentileSlots:
         if samples is None or slot != samples.number:
             samples = self._open = self._next(slot, first_ms)
         samples.last_ms = last_ms
-        samples.add(series)
+        for kept, new in zip(samples.series, series, strict=True):
+            kept.frombytes(new)
+        if len(samples.series[0]) > MAX_OPEN:
+            for kept in samples.series:
+                del kept[::2]
 
     def _next(self, slot: int, first_ms: int) -> _Samples:
         if self._open is not None:
@@ -156,7 +135,7 @@ class PercentileSlots:
             open_slot=self._open.number,
             open_first_ms=self._open.first_ms,
             open_last_ms=self._open.last_ms,
-            open_series=tuple(tuple(np.frombuffer(values, dtype=np.int64).tolist()) for values in self._open.series()),
+            open_series=tuple(tuple(values) for values in self._open.series),
         )
 
     @classmethod
@@ -171,9 +150,9 @@ class PercentileSlots:
         )
         if not fits:
             return ring
+        series = [values[-MAX_OPEN:] for values in digest.open_series]
         try:
-            series = [array("q", values[-MAX_OPEN:]).tobytes() for values in digest.open_series]
-            ring._open = _Samples(digest.open_slot, digest.open_first_ms, digest.open_last_ms, [series])
+            ring._open = _Samples(digest.open_slot, digest.open_first_ms, digest.open_last_ms, series)
             ring._restore_ended(digest.closed, digest.open_slot)
         except (varints.VarintError, IndexError, OverflowError):
             return cls(width_ms, capacity)
@@ -245,9 +224,9 @@ def settle(rings: Sequence[PercentileSlots]) -> None:
     found = [(ring, samples) for ring in rings for samples in ring.unsettled()]
     if not found:
         return
-    series = [values for _, samples in found for values in samples.series()]
+    series = [values for _, samples in found for values in samples.series]
     everything = np.frombuffer(b"".join(series), dtype=np.int64)
-    points, sums = thinned(everything, np.array([*map(len, series)], dtype=np.int64) // _INTEGER)
+    points, sums = thinned(everything, np.array([*map(len, series)], dtype=np.int64))
     points = points.reshape(-1, SERIES, POINTS)
     rows = np.empty((len(found), COLUMNS), dtype=np.int64)
     rows[:, :-SERIES] = [(samples.number, samples.first_ms, samples.last_ms) for _, samples in found]
