@@ -86,16 +86,13 @@ class MeanSlots:
         self._open_slot = slot
         self._open = np.zeros((3, len(self.rows)), dtype=np.int64)
 
-    def add(self, rows: Rows, count: int, sums: Table) -> None:
-        """Add `count` samples to each of distinct rows of the open slot: their milli-cores and bytes, int64 (2, rows)."""
-        opened = self._open
+    def add(self, rows: Rows, counts_and_sums: Table) -> None:
+        """Add samples to distinct rows of the open slot: their number, milli-cores and bytes, int64 (3, rows)."""
         if isinstance(rows, slice):
-            opened[0, rows] += count
-            own = opened[1:, rows]
-            own += sums
+            own = self._open[:, rows]
+            own += counts_and_sums
         else:
-            opened[0, rows] += count
-            opened[1:, rows] += sums
+            self._open[:, rows] += counts_and_sums
         self._adds += 1
         if self._adds % ADDS_WITHOUT_OVERFLOW == 0:
             self._bounded()
@@ -179,8 +176,9 @@ class MeansWindow(msgspec.Struct, frozen=True):
     keys: Sequence[str]
 
 
-def means_of(windows: Sequence[MeansWindow]) -> list[dict[str, Usage]]:
-    """Return for each window the mean of each row with samples in it; all are computed together, side by side."""
+def means_of(windows: Sequence[MeansWindow]) -> list[list[Usage | None]]:
+    """Return for each window the mean of each of its keys, None for a row without samples in it; all are computed together, side
+    by side."""
     parts = [window.slots.parts(window.end_ms - window.duration_ms) for window in windows]
     sizes = [of_window[0][1].shape[1] for of_window in parts]
     totals = np.zeros((3, sum(sizes)), dtype=np.int64)
@@ -191,12 +189,17 @@ def means_of(windows: Sequence[MeansWindow]) -> list[dict[str, Usage]]:
         totals += np.repeat([share for share, _ in slots], sizes) * np.concatenate(tables, axis=1)
     counts = totals[0].tolist()
     cpu, memory = (totals[1:] // np.maximum(totals[0], 1)).tolist()
-    found: list[dict[str, Usage]] = []
+    found: list[list[Usage | None]] = []
     first = 0
     for window, size in zip(windows, sizes, strict=True):
-        rows = window.slots.rows
-        places = [(key, first + rows[key]) for key in window.keys if key in rows]
-        found.append({key: Usage(cpu_milli=cpu[at], memory_bytes=memory[at]) for key, at in places if counts[at]})
+        row_of = window.slots.rows.get
+        places = [first + row if (row := row_of(key)) is not None else -1 for key in window.keys]
+        found.append(
+            [
+                Usage(cpu_milli=cpu[at], memory_bytes=memory[at]) if at >= 0 and counts[at] else None
+                for at in places
+            ]
+        )
         first += size
     return found
 

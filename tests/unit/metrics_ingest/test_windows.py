@@ -16,7 +16,7 @@ from cotenant_metrics_ingest.slots import MAX_SLOTS, PercentileSlots, encode_end
 from cotenant_metrics_ingest.varints import VarintError, decode, encode_each
 from cotenant_metrics_ingest.windows.node_windows import WindowSizes
 from cotenant_metrics_ingest.windows.percentiles import figures_of
-from cotenant_metrics_ingest.windows.slot_sums import cut
+from cotenant_metrics_ingest.windows.waiting import cut
 from tests.unit.metrics_ingest.builders_metrics_ingest import int64s, mean_of, percentile_of
 
 
@@ -123,9 +123,9 @@ def test_means_continue_from_their_digest_and_free_their_rows(steps: list[tuple[
     for gap, key, value in steps:
         slot += gap
         means.open(slot)
-        means.add(slice(0, 1), 1, np.array([[value], [value]]))
+        means.add(slice(0, 1), np.array([[1], [value], [value]]))
         (row,) = means.rows_of([key])
-        means.add(slice(row, row + 1), 1, np.array([[value], [value]]))
+        means.add(slice(row, row + 1), np.array([[1], [value], [value]]))
     again = MeanSlots.restored(digests([means])[0], 1000)
     end = slot * 1000 + 999
     keys = [NODE_ROW, *"abcd"]
@@ -134,7 +134,7 @@ def test_means_continue_from_their_digest_and_free_their_rows(steps: list[tuple[
     assert own == others
     for number in range(1, 9):
         means.open(slot + number)
-        means.add(slice(0, 1), 1, np.array([[5], [5]]))
+        means.add(slice(0, 1), np.array([[1], [5], [5]]))
     assert set(means.rows) == {NODE_ROW, "\0system"}
     assert mean_of(means, (slot + 8) * 1000 + 999, 5000, keys)[NODE_ROW].cpu_milli == 5
 

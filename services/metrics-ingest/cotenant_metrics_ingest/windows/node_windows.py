@@ -27,15 +27,19 @@ from cotenant.events.node.metrics import NodeMetricComputed
 from cotenant.events.node.usage import NumaUsage, Series, UsageSample
 from cotenant_metrics_ingest.means import HOST_ROW, MAX_ROWS, NODE_ROW, SLOTS_PER_WINDOW, SYSTEM_ROW, MeanSlots, Rows
 from cotenant_metrics_ingest.points import MAX_OPEN
-from cotenant_metrics_ingest.samples import LARGEST_VALUE, Samples
+from cotenant_metrics_ingest.samples import LARGEST_VALUE, Samples, Table
 from cotenant_metrics_ingest.slots import MAX_SLOTS, PercentileSlots, encode_ended, settle
 from cotenant_metrics_ingest.windows.irregular import newest, node_and_system, values_fault
-from cotenant_metrics_ingest.windows.slot_sums import cut, sums_by_slot
+from cotenant_metrics_ingest.windows.waiting import Cuts, WaitingMessage, counts_and_sums, cut
 
 FUTURE_TOLERANCE_MS = 60_000
 LONGEST_MS = 86_400_000
 """A day: the longest sampling period, and the longest span of one message."""
 SHORTEST_SLOT_MS = 1_000
+MAX_WAITING = 8
+"""So many messages of a node wait at most: those before its next report or training."""
+FOLDED_AT_ONCE = 32
+"""Nodes whose waiting messages, some 100 KiB, fit in a CPU core's cache."""
 REPEATED = "repeated"
 BACKWARDS = "TimeRunsBackwards"
 FUTURE = "FromTheFuture"
@@ -104,6 +108,7 @@ class NodeWindows:
         "_rows_alone",
         "_rows_in",
         "_rows_of",
+        "_waiting",
         "boot",
         "counter",
         "host_applications",
@@ -141,8 +146,10 @@ class NodeWindows:
         self._rows_alone: Rows | None = None
         self._rows_in: dict[str, int] = {}
         self._rows_of: list[str] = []
-        """Of the last message: its times, which are checked once; its members; the rows of its keys, also as an index if each
-        key has one of its own; the dictionary that the rows are from; and the keys."""
+        """Of the last message: its times, which are checked once; its members. Of the last one that was folded: the rows of its
+        keys, also as an index if each key has one of its own; the dictionary that the rows are from; and the keys.
+        """
+        self._waiting: list[WaitingMessage] = []
 
     def take(self, sample: UsageSample, samples: Samples | None, end_ms: int, log_ms: int) -> RefusedUsage | None:
         """Accept or refuse a message with event time `end_ms`. `samples`: its table, where it is regular; `log_ms`: the log's
@@ -155,8 +162,11 @@ class NodeWindows:
         self._remember(sample)
         first = self.first_new(sample, end_ms)
         if samples is not None:
-            self._fold(samples, offsets, end_ms, first)
+            self._waiting.append(WaitingMessage(end_ms, offsets, first, samples, self.keys))
+            if len(self._waiting) == MAX_WAITING:
+                fold([self])
         else:
+            fold([self])
             self._fold_irregular(sample, end_ms, first)
         self.last_ms, self.boot, self.counter = newest_ms, sample.boot, sample.counter
         self.period_ms = sample.period_ms - offsets[0]
@@ -170,6 +180,7 @@ class NodeWindows:
     def resized(self, sizes: WindowSizes) -> "NodeWindows":
         """Return windows of other sizes. Slots of the same width are kept, others start empty."""
         windows = NodeWindows(sizes)
+        fold([self])
         settle([self.slots])
         encode_ended([self.slots])
         windows.slots = PercentileSlots.restored(self.slots.digest(), sizes.slot_ms, sizes.slots)
@@ -213,20 +224,25 @@ class NodeWindows:
             return f"periodMs is {sample.period_ms}: expected at most {LONGEST_MS}"
         return ""
 
-    def _fold(self, samples: Samples, offsets: tuple[int, ...], end_ms: int, first: int) -> None:
-        """Add a regular message."""
-        for slot, start, stop in cut(end_ms, offsets, first, self.sizes.slot_ms):
+    def take_waiting(self) -> list[WaitingMessage]:
+        """Return the messages that are not folded yet; they wait no longer."""
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+    def fold_one(self, message: WaitingMessage, cuts: Cuts, tables: Table) -> None:
+        """Add a message; `cuts`: by the means' slots, `tables`: its counts and sums in each."""
+        samples, end_ms, offsets = message.samples, message.end_ms, message.offsets
+        for slot, start, stop in message.cut(self.sizes.slot_ms):
             part = samples.node_and_system(start, stop)
             self.slots.add(slot, end_ms + offsets[start], end_ms + offsets[stop - 1], part)
-        cuts = cut(end_ms, offsets, first, self.sizes.mean_slot_ms)
-        for (slot, start, stop), sums in zip(cuts, sums_by_slot(samples, cuts), strict=True):
-            self._open(slot)
+        for (slot, _, _), table in zip(cuts, tables, strict=True):
+            self._open(slot, message.keys)
             if self._rows_alone is not None:
-                self.means.add(self._rows_alone, stop - start, sums)
+                self.means.add(self._rows_alone, table)
                 continue
             for place, row in enumerate(self._rows):
                 if row >= 0:
-                    self.means.add(slice(row, row + 1), stop - start, sums[:, place : place + 1])
+                    self.means.add(slice(row, row + 1), table[:, place : place + 1])
 
     def _fold_irregular(self, sample: UsageSample, end_ms: int, first: int) -> None:
         """Add a message series by series: of each those sums that are possible."""
@@ -238,16 +254,15 @@ class NodeWindows:
         series += [pod.series for pod in sample.pods]
         series += [host.series for host in sample.host_applications]
         for slot, start, stop in cut(end_ms, offsets, first, self.sizes.mean_slot_ms):
-            self._open(slot)
+            self._open(slot, self.keys)
             for row, each in zip(self._rows, series, strict=True):
                 cpu, memory = newest(each.cpu_milli, each.memory_bytes, start, stop, len(offsets))
                 sums, most = (sum(cpu), sum(memory)), LARGEST_VALUE * len(cpu)
                 if row >= 0 and min(sums) >= 0 and max(sums) <= most:
-                    self.means.add(slice(row, row + 1), len(cpu), np.array(sums, dtype=np.int64)[:, np.newaxis])
+                    self.means.add(slice(row, row + 1), np.array([len(cpu), *sums], dtype=np.int64)[:, np.newaxis])
 
-    def _open(self, slot: int) -> None:
-        """Open a slot of the means for the last message's series."""
-        keys = self.keys
+    def _open(self, slot: int, keys: list[str]) -> None:
+        """Open a slot of the means for series with these keys."""
         self.means.open(slot)
         if self._rows_in is self.means.rows and self._rows_of is keys:
             return
@@ -304,5 +319,18 @@ class NodeWindows:
 
     @property
     def reported_rows(self) -> tuple[str, ...]:
-        """Rows with means in a report."""
-        return (NODE_ROW, SYSTEM_ROW, *(member.key for member in (*self.pods, *self.host_applications)))
+        """Rows with means in a report: the node, the system, pods, host applications."""
+        return (NODE_ROW, SYSTEM_ROW, *[pod.key for pod in self.pods], *[host.key for host in self.host_applications])
+
+
+def fold(windows: Sequence[NodeWindows]) -> None:
+    """Add the nodes' waiting messages to their windows; it comes before any reading."""
+    for start in range(0, len(windows), FOLDED_AT_ONCE):
+        waiting = [
+            (each, message, message.cut(each.sizes.mean_slot_ms))
+            for each in windows[start : start + FOLDED_AT_ONCE]
+            for message in each.take_waiting()
+        ]
+        tables = counts_and_sums([(message.samples, cuts) for _, message, cuts in waiting])
+        for (each, message, cuts), of_message in zip(waiting, tables, strict=True):
+            each.fold_one(message, cuts, of_message)
