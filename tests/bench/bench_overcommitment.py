@@ -166,9 +166,12 @@ async def read(reader: NatsReader, count: int, seconds: float = SETTLED_SECONDS)
 
 
 async def lent(log: NatsLog, reader: NatsReader) -> tuple[list[Lent], float]:
-    """Each node's last metric until its resources event is read; and how many metrics were written a second."""
-    waiting: dict[str, Lent] = {}
-    changes: list[Lent] = []
+    """The changes whose metric led to a resources event, which names it; and how many metrics were written a second."""
+    waiting: dict[str, float] = {}
+    """When a node's last metric was written."""
+    stored_as: dict[str, Lent] = {}
+    answers: dict[str, tuple[float, Event]] = {}
+    """By the metric: when its resources event was read."""
     total = RATE * SECONDS
     room, done = asyncio.Semaphore(IN_FLIGHT), asyncio.Event()
 
@@ -176,23 +179,20 @@ async def lent(log: NatsLog, reader: NatsReader) -> tuple[list[Lent], float]:
         while waiting or not done.is_set():
             for event in await reader.pull(MAX_BATCH, 0.05):
                 assert isinstance(event.data, NodeResources)
-                assert event.time is not None
-                change = waiting.pop(event.data.node, None)
-                if change is not None:
-                    change.read, change.decided = time.time() - change.written, event.time.timestamp() - change.written
-                    change.commit = event.id.rpartition("/")[0]
-                    changes.append(change)
+                answers.setdefault(event.causes[0], (time.time(), event))
+                if decided_at(event) > waiting.get(event.data.node, 0.0):
+                    waiting.pop(event.data.node, None)
 
     async def write(events: list[Event]) -> None:
         async with room:
-            begun = [Lent(time.time()) for _ in events]
-            for event, change in zip(events, begun, strict=True):
+            now = time.time()
+            for event in events:
                 assert isinstance(event.data, NodeMetricComputed)
-                waiting[event.data.node] = change
+                waiting[event.data.node] = now
             outcome = await log.append([Write(event=event) for event in events])
             assert isinstance(outcome, Stored), outcome
-            for change in begun:
-                change.stored = time.time() - change.written
+            stored = time.time() - now
+            stored_as.update({f"{LOG}:{outcome.first + place}": Lent(now, stored) for place in range(len(events))})
 
     # Built ahead, so that the reader is not kept waiting.
     events = [metric(index % NODES, 20_000 if (index // NODES) % 2 == 0 else 10_000) for index in range(total)]
@@ -213,7 +213,20 @@ async def lent(log: NatsLog, reader: NatsReader) -> tuple[list[Lent], float]:
         spent = time.perf_counter() - start
         done.set()
         await following
+    changes = []
+    for metric_ref, change in stored_as.items():
+        if metric_ref in answers:
+            read_at, event = answers[metric_ref]
+            change.read, change.decided = read_at - change.written, decided_at(event) - change.written
+            change.commit = event.id.rpartition("/")[0]
+            changes.append(change)
     return changes, total / spent
+
+
+def decided_at(event: Event) -> float:
+    """When its service began to decide."""
+    assert event.time is not None
+    return event.time.timestamp()
 
 
 if __name__ == "__main__":

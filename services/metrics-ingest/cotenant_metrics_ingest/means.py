@@ -177,8 +177,8 @@ class MeansWindow(msgspec.Struct, frozen=True):
 
 
 def means_of(windows: Sequence[MeansWindow]) -> list[list[Usage | None]]:
-    """Return for each window the mean of each of its keys, None for a row without samples in it; all are computed together, side
-    by side."""
+    """Return for each window the mean of each of its keys, None for a row without samples in it; all windows are computed
+    together, side by side."""
     parts = [window.slots.parts(window.end_ms - window.duration_ms) for window in windows]
     sizes = [of_window[0][1].shape[1] for of_window in parts]
     totals = np.zeros((3, sum(sizes)), dtype=np.int64)
@@ -195,10 +195,7 @@ def means_of(windows: Sequence[MeansWindow]) -> list[list[Usage | None]]:
         row_of = window.slots.rows.get
         places = [first + row if (row := row_of(key)) is not None else -1 for key in window.keys]
         found.append(
-            [
-                Usage(cpu_milli=cpu[at], memory_bytes=memory[at]) if at >= 0 and counts[at] else None
-                for at in places
-            ]
+            [Usage(cpu_milli=cpu[at], memory_bytes=memory[at]) if at >= 0 and counts[at] else None for at in places]
         )
         first += size
     return found
