@@ -2,8 +2,10 @@
 
 * recomputed: from a change of the ConfigMap `slo-controller-config` that changes every node's figures until the last node's
   resources event is read; its share that is the service's own CPU time;
-* lent: 700 nodes a second get a new NodeMetric; from the metric's write until its resources event is read, median and p99;
-  metric_stored is the part until the metric's own acknowledgement, which is the disk's.
+* lent: 700 nodes a second get a new NodeMetric; from the metric's write until its resources event is read, median and p99. Its
+  parts: metric_stored until the metric's own acknowledgement, which is the disk's; decided until the calculator began to decide
+  (the event's time); answered from there until the event is read, which is deciding, the disk's again, and delivery. slowest:
+  the means of those parts over the slowest 1 %, which say where the p99 comes from. batch: resources events of one commit.
 
 30 prod pods a node. Every metric moves the node's figures by more than the dead band. Run it alone, on an idle machine:
 `python -m tests.bench.bench_overcommitment`. COTENANT_BENCH_NODES and COTENANT_BENCH_RATE set another number of nodes and of
@@ -16,9 +18,10 @@ import asyncio
 import gc
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
+import msgspec
 import uvloop
 
 from cotenant.events import Event, NodeMetricComputed, NodeResources, Placement
@@ -45,6 +48,17 @@ CONFIG = object_subject("", "configmaps", "koordinator-system", "slo-controller-
 CAPACITY = {"cpu": "64", "memory": "256Gi"}
 PODS_CPU, PODS_MEMORY = 1000, 2 << 30
 SERVICE = "batch-resource-calculator"
+
+
+class Lent(msgspec.Struct):
+    """One node's change: when its metric was written (wall clock), and the seconds from then until the metric was acknowledged,
+    the calculator decided, and the resources event was read. `commit`: the commit that stored it."""
+
+    written: float
+    stored: float = 0.0
+    decided: float = 0.0
+    read: float = 0.0
+    commit: str = ""
 
 
 def node_name(number: int) -> str:
@@ -112,15 +126,31 @@ async def measure() -> None:
         print(f"overcommitment_recomputed {time.perf_counter() - began:.2f} s")
         print(f"overcommitment_recomputed_cpu {testbed.cpu_seconds()[SERVICE] - before:.2f} s")
         earlier = testbed.cpu_seconds()
-        times, stored_times, rate = await lent(log, reader)
+        changes, rate = await lent(log, reader)
         spent = {name: seconds - earlier[name] for name, seconds in testbed.cpu_seconds().items()}
-        for what, found in (("lent", times), ("lent_metric_stored", stored_times)):
-            print(f"overcommitment_{what}_p50 {1000 * found[len(found) // 2]:.1f} ms")
-            print(f"overcommitment_{what}_p99 {1000 * found[int(len(found) * 0.99)]:.1f} ms")
+        show_parts(changes)
         print(f"overcommitment_lent_rate {rate:.0f} 1/s")
         for name, seconds in sorted(spent.items()):
             print(f"overcommitment_lent_{name.replace('-', '_')}_cpu {100 * seconds / SECONDS:.0f} percent of a core")
         await reader.close()
+
+
+def show_parts(changes: Sequence[Lent]) -> None:
+    """Print the parts of the changes' time, and of that of the slowest ones."""
+    parts = {
+        "": [change.read for change in changes],
+        "_metric_stored": [change.stored for change in changes],
+        "_decided": [change.decided for change in changes],
+        "_answered": [change.read - change.decided for change in changes],
+    }
+    for part, seconds in parts.items():
+        found = sorted(seconds)
+        print(f"overcommitment_lent{part}_p50 {1000 * found[len(found) // 2]:.1f} ms")
+        print(f"overcommitment_lent{part}_p99 {1000 * found[int(len(found) * 0.99)]:.1f} ms")
+    slowest = sorted(range(len(changes)), key=lambda place: changes[place].read)[-max(len(changes) // 100, 1) :]
+    for part, seconds in parts.items():
+        print(f"overcommitment_lent_slowest{part} {1000 * sum(seconds[place] for place in slowest) / len(slowest):.1f} ms")
+    print(f"overcommitment_lent_batch {len(changes) / len({change.commit for change in changes}):.1f} events")
 
 
 async def read(reader: NatsReader, count: int, seconds: float = SETTLED_SECONDS) -> set[str]:
@@ -135,32 +165,34 @@ async def read(reader: NatsReader, count: int, seconds: float = SETTLED_SECONDS)
     return seen
 
 
-async def lent(log: NatsLog, reader: NatsReader) -> tuple[list[float], list[float], float]:
-    """Seconds from each node's last metric to its resources event, and of each batch of metrics to its acknowledgement, both
-    sorted; and how many metrics were written a second."""
-    written: dict[str, float] = {}
-    times: list[float] = []
-    stored_times: list[float] = []
+async def lent(log: NatsLog, reader: NatsReader) -> tuple[list[Lent], float]:
+    """The changes whose metric led to a resources event, which names it; and how many metrics were written a second."""
+    waiting: dict[str, float] = {}
+    """When a node's last metric was written."""
+    stored_as: dict[str, Lent] = {}
+    answers: dict[str, tuple[float, Event]] = {}
+    """By the metric: when its resources event was read."""
     total = RATE * SECONDS
     room, done = asyncio.Semaphore(IN_FLIGHT), asyncio.Event()
 
     async def follow() -> None:
-        while written or not done.is_set():
+        while waiting or not done.is_set():
             for event in await reader.pull(MAX_BATCH, 0.05):
                 assert isinstance(event.data, NodeResources)
-                began = written.pop(event.data.node, None)
-                if began is not None:
-                    times.append(time.perf_counter() - began)
+                answers.setdefault(event.causes[0], (time.time(), event))
+                if decided_at(event) > waiting.get(event.data.node, 0.0):
+                    waiting.pop(event.data.node, None)
 
     async def write(events: list[Event]) -> None:
         async with room:
-            now = time.perf_counter()
+            now = time.time()
             for event in events:
                 assert isinstance(event.data, NodeMetricComputed)
-                written[event.data.node] = now
+                waiting[event.data.node] = now
             outcome = await log.append([Write(event=event) for event in events])
             assert isinstance(outcome, Stored), outcome
-            stored_times.append(time.perf_counter() - now)
+            stored = time.time() - now
+            stored_as.update({f"{LOG}:{outcome.first + place}": Lent(now, stored) for place in range(len(events))})
 
     # Built ahead, so that the reader is not kept waiting.
     events = [metric(index % NODES, 20_000 if (index // NODES) % 2 == 0 else 10_000) for index in range(total)]
@@ -181,7 +213,20 @@ async def lent(log: NatsLog, reader: NatsReader) -> tuple[list[float], list[floa
         spent = time.perf_counter() - start
         done.set()
         await following
-    return sorted(times), sorted(stored_times), total / spent
+    changes = []
+    for metric_ref, change in stored_as.items():
+        if metric_ref in answers:
+            read_at, event = answers[metric_ref]
+            change.read, change.decided = read_at - change.written, decided_at(event) - change.written
+            change.commit = event.id.rpartition("/")[0]
+            changes.append(change)
+    return changes, total / spent
+
+
+def decided_at(event: Event) -> float:
+    """When its service began to decide."""
+    assert event.time is not None
+    return event.time.timestamp()
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from cotenant.log.contract import (
     ending,
 )
 from cotenant.log.memory import MemoryLog
+from cotenant.log.nats.consumer import GATHERED_EXPIRES_SECONDS, HURRIED_SECONDS
 from cotenant.log.nats.declaring import FIRST_BYTES
 from cotenant.log.nats.log import connect
 from cotenant.log.nats.streams import StreamSizes, stream_configs
@@ -478,6 +479,27 @@ async def test_a_reader_that_gathers_delivers_at_once_what_is_written_to_hurried
         "node.n2.resources",
     ]
     await reader.close()
+    await log.close()
+
+
+async def test_a_hurried_reader_keeps_one_pull_open(nats_server: NatsServer) -> None:
+    log, writer = await connect(nats_server.url, "test"), await connect(nats_server.url, "writer")
+    await log.declare()
+    reader = await log.follow(LOG, ["metrics.*", "node.>"])
+    reader.gather(3600.0, ["metrics.*"])
+    reader.loaded()
+    assert list(await reader.pull(100, 0.0)) == []
+    loop = asyncio.get_running_loop()
+    began, before, number = loop.time(), log.client.stats["out_msgs"], 0
+    while loop.time() < began + 10 * GATHERED_EXPIRES_SECONDS:
+        number += 1
+        await store(writer, metric("a", number))
+        assert [event.subject for event in await read(reader, 1)] == ["metrics.a"]
+    # The one that was open before, and one for as long as messages follow: not one for each 20 ms.
+    pulls = log.client.stats["out_msgs"] - before
+    assert pulls <= 2 + (loop.time() - began) / HURRIED_SECONDS
+    await reader.close()
+    await writer.close()
     await log.close()
 
 

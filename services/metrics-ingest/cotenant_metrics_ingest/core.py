@@ -14,8 +14,8 @@ restored with its first sample, so that a cell does not wait for its last node.
 
 A node is evaluated again only after one of its events was folded, or when time changes its result.
 
-Prediction: the models of a node are trained when a message ends a minute of its clock (`prediction`), and stored on
-`predictions.<node>` for a restart, one node after the other.
+Prediction: the models of a node are trained when a message has ended a minute of its clock (`prediction`), those of many nodes
+together, and stored on `predictions.<node>` for a restart, one node after the other.
 
 Bounds: one NodeState per node (see `node_state`); MAX_EARLY queued messages during the load; samples of nodes without an object
 are counted and dropped; TRAINED_AT_ONCE intervals waiting for training.
@@ -58,7 +58,7 @@ from cotenant_metrics_ingest.prediction.node import PredictionStore, train
 from cotenant_metrics_ingest.samples import Samples, samples_of
 from cotenant_metrics_ingest.windows.node_windows import MALFORMED, REPEATED, fold
 
-CORE_VERSION = "2"
+CORE_VERSION = "3"
 FILTERS = (
     "objects.core.nodes.>",
     "metrics.*",
@@ -72,9 +72,9 @@ USAGE_FILTERS = ("usage.*",)
 MAX_EARLY = 100_000
 EARLY_AT_ONCE = 2_000
 LOOK_EVERY = timedelta(milliseconds=500)
-"""How often nodes are evaluated; urgent ones are evaluated in between."""
+"""How often nodes are evaluated, and trained before that; urgent ones are evaluated in between."""
 TRAINED_AT_ONCE = 256
-"""With this many nodes waiting for training, they are trained before the next decision."""
+"""With this many nodes waiting for training, they are trained at once."""
 NO_NODE = "NoNodeObject"
 EARLY_FULL = "TooManyWhileLoading"
 
@@ -280,8 +280,8 @@ class MetricsIngestCore:
     def decide(self, now: datetime) -> Sequence[Event]:
         """Reports that are due, by node name."""
         self._begin(now)
-        self._train()
-        looks = self._next_look is None or now >= self._next_look
+        if looks := self._next_look is None or now >= self._next_look:
+            self._train()
         found: list[Event | DueReport] = []
         for name in self._agenda.due(now) if looks else sorted(self._urgent):
             node = self._nodes[name]

@@ -176,8 +176,9 @@ class MeansWindow(msgspec.Struct, frozen=True):
     keys: Sequence[str]
 
 
-def means_of(windows: Sequence[MeansWindow]) -> list[dict[str, Usage]]:
-    """Return for each window the mean of each row with samples in it; all are computed together, side by side."""
+def means_of(windows: Sequence[MeansWindow]) -> list[list[Usage | None]]:
+    """Return for each window the mean of each of its keys, None for a row without samples in it; all windows are computed
+    together, side by side."""
     parts = [window.slots.parts(window.end_ms - window.duration_ms) for window in windows]
     sizes = [of_window[0][1].shape[1] for of_window in parts]
     totals = np.zeros((3, sum(sizes)), dtype=np.int64)
@@ -188,12 +189,14 @@ def means_of(windows: Sequence[MeansWindow]) -> list[dict[str, Usage]]:
         totals += np.repeat([share for share, _ in slots], sizes) * np.concatenate(tables, axis=1)
     counts = totals[0].tolist()
     cpu, memory = (totals[1:] // np.maximum(totals[0], 1)).tolist()
-    found: list[dict[str, Usage]] = []
+    found: list[list[Usage | None]] = []
     first = 0
     for window, size in zip(windows, sizes, strict=True):
-        rows = window.slots.rows
-        places = [(key, first + rows[key]) for key in window.keys if key in rows]
-        found.append({key: Usage(cpu_milli=cpu[at], memory_bytes=memory[at]) for key, at in places if counts[at]})
+        row_of = window.slots.rows.get
+        places = [first + row if (row := row_of(key)) is not None else -1 for key in window.keys]
+        found.append(
+            [Usage(cpu_milli=cpu[at], memory_bytes=memory[at]) if at >= 0 and counts[at] else None for at in places]
+        )
         first += size
     return found
 

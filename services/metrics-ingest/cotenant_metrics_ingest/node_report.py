@@ -24,7 +24,7 @@ from cotenant.events.node.metrics import (
 )
 from cotenant.model.bounds import MAX_AMOUNT
 from cotenant_metrics_ingest.contention import NO_CONTENTION
-from cotenant_metrics_ingest.means import NODE_ROW, SYSTEM_ROW, MeansWindow, digests, means_of
+from cotenant_metrics_ingest.means import MeansWindow, digests, means_of
 from cotenant_metrics_ingest.policy import PolicyInForce
 from cotenant_metrics_ingest.prediction.node import Forecast
 from cotenant_metrics_ingest.report import in_cold_start
@@ -36,6 +36,7 @@ AT_ONCE = 32
 """Number of nodes whose windows' points (24 KiB each) fit in a CPU core's cache."""
 
 MAX_NUMA_NODES = 64
+_NO_USAGE = Usage()
 
 
 class DueReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,40 +111,46 @@ def _figures(windows: Sequence[Sequence[Window]]) -> Mapping[int, PercentileRows
 def _report(
     wanted: DueReport,
     own: Sequence[tuple[Window, PercentileRows | None]],
-    means: Mapping[str, Usage],
+    means: Sequence[Usage | None],
     means_digest: MeanDigest,
     forecast: Forecast | None,
 ) -> NodeMetricComputed:
     windows, sizes = wanted.windows, wanted.windows.sizes
-    mean, held_up = means.get, wanted.contention.get
+    held_up = wanted.contention.get
+    node, system, *others = means
+    of_pods, of_hosts = others[: len(windows.pods)], others[len(windows.pods) :]
     warm = [(window.duration_ms, figures) for window, figures in own if figures is not None]
     return NodeMetricComputed(
         node=wanted.node,
         update_time=wanted.update_time,
         report_interval_seconds=max(1, round(wanted.policy.report_interval_seconds)),
         aggregate_duration_seconds=sizes.aggregate_ms // 1000,
-        node_usage=means.get(NODE_ROW, Usage()),
-        system_usage=means.get(SYSTEM_ROW, Usage()),
+        node_usage=node or _NO_USAGE,
+        system_usage=system or _NO_USAGE,
         aggregated_node_usages=tuple(_entry(duration, figures, 0) for duration, figures in warm),
         aggregated_system_usages=tuple(_entry(duration, figures, 2) for duration, figures in warm if figures.counts[1]),
         cold_windows=tuple(window.duration_ms // 1000 for window, figures in own if figures is None),
         pods=tuple(
-            PodMetric(
-                namespace=pod.namespace,
-                name=pod.name,
-                uid=pod.key,
-                priority=pod.priority,
-                qos=pod.qos,
-                usage=usage,
-                contention=held_up(pod.key, NO_CONTENTION),
-            )
-            for pod in windows.pods
-            if (usage := mean(pod.key)) is not None
+            [
+                PodMetric(
+                    namespace=pod.namespace,
+                    name=pod.name,
+                    uid=pod.key,
+                    priority=pod.priority,
+                    qos=pod.qos,
+                    usage=usage,
+                    contention=held_up(pod.key, NO_CONTENTION),
+                )
+                for pod, usage in zip(windows.pods, of_pods, strict=True)
+                if usage is not None
+            ]
         ),
         host_applications=tuple(
-            HostApplicationMetric(name=host.name, priority=host.priority, qos=host.qos, usage=means[host.key])
-            for host in windows.host_applications
-            if host.key in means
+            [
+                HostApplicationMetric(name=host.name, priority=host.priority, qos=host.qos, usage=usage)
+                for host, usage in zip(windows.host_applications, of_hosts, strict=True)
+                if usage is not None
+            ]
         ),
         prod_reclaimable=forecast.reclaimable if forecast is not None else None,
         prod_peak=forecast.peak if forecast is not None else None,

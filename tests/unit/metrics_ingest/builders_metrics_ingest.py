@@ -62,9 +62,9 @@ def host(name: str, cpu: Sequence[int]) -> HostApplicationUsage:
 
 
 def mean_of(slots: MeanSlots, end_ms: int, duration_ms: int, keys: Sequence[str]) -> dict[str, Usage]:
-    """The means of one node's rows."""
+    """The means of one node's rows with samples."""
     (found,) = means_of([MeansWindow(slots, end_ms, duration_ms, keys)])
-    return found
+    return {key: mean for key, mean in zip(keys, found, strict=True) if mean is not None}
 
 
 def state_of(node: str, store: ModelStore, models: NodeModels, trained_ms: int, now: datetime) -> PredictionState:

@@ -269,10 +269,14 @@ def _pods_of(node: NodeModels, own: int) -> tuple[Sequence[str], Indices]:
 
 
 def _model_peaks(model: str, cpu: Sequence[int], memory: Sequence[int]) -> ModelPeaks:
-    p60, p90, p95, p98, highest = [
-        Usage(cpu_milli=milli, memory_bytes=size) for milli, size in zip(cpu, memory, strict=True)
-    ]
-    return ModelPeaks(model=model, p60=p60, p90=p90, p95=p95, p98=p98, max=highest)
+    return ModelPeaks(
+        model=model,
+        p60=Usage(cpu_milli=cpu[0], memory_bytes=memory[0]),
+        p90=Usage(cpu_milli=cpu[1], memory_bytes=memory[1]),
+        p95=Usage(cpu_milli=cpu[2], memory_bytes=memory[2]),
+        p98=Usage(cpu_milli=cpu[3], memory_bytes=memory[3]),
+        max=Usage(cpu_milli=cpu[4], memory_bytes=memory[4]),
+    )
 
 
 class Predicted(msgspec.Struct, frozen=True):

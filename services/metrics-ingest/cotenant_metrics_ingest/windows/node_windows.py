@@ -319,8 +319,8 @@ class NodeWindows:
 
     @property
     def reported_rows(self) -> tuple[str, ...]:
-        """Rows with means in a report."""
-        return (NODE_ROW, SYSTEM_ROW, *(member.key for member in (*self.pods, *self.host_applications)))
+        """Rows with means in a report: the node, the system, pods, host applications."""
+        return (NODE_ROW, SYSTEM_ROW, *[pod.key for pod in self.pods], *[host.key for host in self.host_applications])
 
 
 def fold(windows: Sequence[NodeWindows]) -> None:

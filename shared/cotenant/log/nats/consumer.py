@@ -6,8 +6,8 @@ every heartbeat carries the consumer's own sequence, which must be contiguous. P
 
 A reader whose owner does not act on every message at once may gather: while idle it asks for one message, which is
 delivered at once; from then on, while messages come, it asks once in `gather_seconds` for all available ones. So messages
-that follow one another closely are sent, received and folded together. It asks again at once after a full pull, and for
-HURRIED_SECONDS after `hurry`.
+that follow one another closely are sent, received and folded together. It asks again at once after a full pull; for
+HURRIED_SECONDS after `hurry` a pull stays open, so that each message is delivered at once.
 
 Bound: one pull of PULL_BATCH messages and PULL_BYTES in flight, and so no more undelivered in the client.
 """
@@ -34,7 +34,7 @@ PULL_EXPIRES_SECONDS = 5.0
 # A lost last message is noticed at the next heartbeat. Ten a second and reader would be most of an idle stack's cost.
 HEARTBEAT_SECONDS = 0.5
 GATHERED_EXPIRES_SECONDS = 0.02
-"""How long a gathering pull stays open: messages stored meanwhile come with it."""
+"""How long a gathering pull stays open, at least: messages stored meanwhile come with it."""
 HURRIED_SECONDS = 0.5
 """Published messages are stored in less, on busy disks too; later ones come with the next gathered pull."""
 INACTIVE_SECONDS = 60
@@ -141,7 +141,9 @@ class PullConsumer:
             return
         body: dict[str, int] = {"batch": PULL_BATCH, "max_bytes": self.pull_bytes}
         if self._gathering:
-            body["expires"] = int(GATHERED_EXPIRES_SECONDS * 1e9)
+            # Hurried, one open pull takes the place of many short ones, between which messages would wait for the next.
+            hurried = self._hurried_until - asyncio.get_running_loop().time()
+            body["expires"] = int(max(GATHERED_EXPIRES_SECONDS, hurried) * 1e9)
         else:
             heartbeat = self._heartbeat or HEARTBEAT_SECONDS
             body |= {"expires": int(PULL_EXPIRES_SECONDS * 1e9), "idle_heartbeat": int(heartbeat * 1e9)}
@@ -154,7 +156,7 @@ class PullConsumer:
         self._wanted = body["batch"]
 
     def hurry(self) -> None:
-        """Pull now, and for HURRIED_SECONDS again after each pull."""
+        """Pull now, and keep pulls open for HURRIED_SECONDS."""
         self._hurried_until = asyncio.get_running_loop().time() + HURRIED_SECONDS
         self.arrived.set()
 
