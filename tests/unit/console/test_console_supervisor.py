@@ -48,13 +48,15 @@ def alive(pid: int) -> bool:
     return True
 
 
-def test_the_pause_doubles_to_its_bound_and_is_forgotten_after_a_healthy_run() -> None:
+def test_the_pause_doubles_to_its_bound_and_there_is_none_after_a_healthy_run() -> None:
     backoff, pauses = Backoff(), []
     for _ in range(8):
         backoff = backoff.after_exit(0.1)
         pauses.append(backoff.pause_seconds)
     assert pauses == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
-    assert backoff.after_exit(HEALTHY_AFTER_SECONDS).pause_seconds == 0.25
+    healthy = backoff.after_exit(HEALTHY_AFTER_SECONDS)
+    assert healthy.pause_seconds == 0.0
+    assert healthy.after_exit(0.1).pause_seconds == 0.25
     assert Backoff().pause_seconds == 0.0
 
 
