@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,10 @@ STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); 
 
 def python(name: str, code: str, stop_seconds: float = 5.0) -> ProcessSpec:
     return ProcessSpec(name, (sys.executable, "-S", "-c", code), {}, stop_seconds)
+
+
+def own_timer_slack_ns() -> int:
+    return int(Path("/proc/self/timerslack_ns").read_text())
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -58,6 +63,17 @@ def test_the_pause_doubles_to_its_bound_and_there_is_none_after_a_healthy_run() 
     assert healthy.pause_seconds == 0.0
     assert healthy.after_exit(0.1).pause_seconds == 0.25
     assert Backoff().pause_seconds == 0.0
+
+
+@pytest.mark.parametrize("slack_us", [0, 1500])
+async def test_a_process_gets_its_timer_slack(tmp_path: Path, slack_us: int) -> None:
+    supervisor = Supervisor(tmp_path)
+    reader = "print(open('/proc/self/timerslack_ns').read(), flush=True); import time; time.sleep(600)"
+    supervisor.start(replace(python("reader", reader), timer_slack_us=slack_us))
+    log = tmp_path / "reader.log"
+    await until(lambda: log.exists() and log.read_text().endswith("\n"))
+    assert int(log.read_text()) == (1000 * slack_us or own_timer_slack_ns())
+    await supervisor.stop()
 
 
 async def test_a_killed_process_comes_back_and_its_crash_is_shown(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """When a process that ended is started again.
 
-In: how long it ran. Out: seconds to wait. A process that stayed up for twenty seconds is started again at once: it was killed, or
-failed by chance. Behind each shorter run the pause doubles, from a quarter of a second to at most ten: a process that cannot
-start does not use up the CPU.
+In: how long it ran. Out: seconds to wait. A process that stayed up for twenty seconds is started again at once: it was killed,
+or failed by chance. After each shorter run the pause doubles, from a quarter of a second to at most ten: a process that
+cannot start does not use up the CPU.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Following a stream: a snapshot (`snapshot`), and behind it a pull consumer (`consumer`).
 
 A gap, a lost heartbeat or a reconnect (a killed server loses the consumer, a lost connection its deliveries) makes the reader
-create a new consumer behind the last delivered message; too far behind, it raises Behind, and its owner starts over with a fresh
-core.
+create a new consumer behind the last delivered message; too far behind, it raises Behind, and its owner starts over with a
+fresh core.
 
 Bounds: what the consumer holds, while loading what the snapshot's gets hold; reopening is tried forever with at most
 RECONNECT_SECONDS between tries. Over 300 lines: a load and what follows it share one position.
@@ -33,8 +33,8 @@ logger = logging.getLogger(__name__)
 SILENCE_SECONDS = 3.0
 RECONNECT_SECONDS = 2.0
 FIRST_ANSWER_SECONDS = 1.0
-"""How long reopening first waits for an answer about the stream, then twice as long each time, up to ANSWER_SECONDS: servers that
-elect a leader do not answer."""
+"""How long reopening first waits for an answer about the stream, then twice as long each time, up to ANSWER_SECONDS: servers
+that elect a leader do not answer."""
 MANY_FILTERS = 2
 """From so many filters on, a reader takes the whole stream and selects by itself. A consumer with several filters costs the
 server a walk over all subjects of the stream each time a rollup removes several messages (19 % of its time at 25 pods/s and
