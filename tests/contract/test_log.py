@@ -402,6 +402,30 @@ async def test_a_reader_resumes_after_the_server_was_killed(nats_server: NatsSer
     await log.close()
 
 
+async def test_a_reader_resumes_once_it_is_connected_again_and_waits_for_no_heartbeat(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cotenant.log.nats.reader.SILENCE_SECONDS", 100 * WAIT_SECONDS)
+    log = await connect(nats_server.url, "test")
+    await log.declare()
+    await store(log, metric("a", 1))
+    reader = await log.follow(LOG, ["metrics.*"])
+    await read(reader, 1)
+    assert not await reader.pull(1, 0.01), "the load is over, the consumer stands"
+    reader.loaded()
+    waiting = asyncio.ensure_future(reader.pull(1, WAIT_SECONDS))
+    nats_server.kill()
+    nats_server.start()
+    outcome: Stored | Refused | NoAnswer | None = None
+    while not isinstance(outcome, Stored):
+        outcome = await store_batch(log, [Write(event=metric("b", 2), expected=0)], tries=50)
+    assert [event.sequence for event in await waiting] == [outcome.first]
+    assert reader.reopened == 1
+    await reader.close()
+    assert not log.client.on_reconnect
+    await log.close()
+
+
 async def test_a_reader_leaves_out_what_its_owner_knows(nats_server: NatsServer) -> None:
     log = await connect(nats_server.url, "test")
     await log.declare()

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,10 @@ def python(name: str, code: str, stop_seconds: float = 5.0) -> ProcessSpec:
     return ProcessSpec(name, (sys.executable, "-S", "-c", code), {}, stop_seconds)
 
 
+def own_timer_slack_ns() -> int:
+    return int(Path("/proc/self/timerslack_ns").read_text())
+
+
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for a condition, checking often; fail after a bound."""
     async with asyncio.timeout(WAIT_SECONDS):
@@ -48,14 +53,27 @@ def alive(pid: int) -> bool:
     return True
 
 
-def test_the_pause_doubles_to_its_bound_and_is_forgotten_after_a_healthy_run() -> None:
+def test_the_pause_doubles_to_its_bound_and_there_is_none_after_a_healthy_run() -> None:
     backoff, pauses = Backoff(), []
     for _ in range(8):
         backoff = backoff.after_exit(0.1)
         pauses.append(backoff.pause_seconds)
     assert pauses == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
-    assert backoff.after_exit(HEALTHY_AFTER_SECONDS).pause_seconds == 0.25
+    healthy = backoff.after_exit(HEALTHY_AFTER_SECONDS)
+    assert healthy.pause_seconds == 0.0
+    assert healthy.after_exit(0.1).pause_seconds == 0.25
     assert Backoff().pause_seconds == 0.0
+
+
+@pytest.mark.parametrize("slack_us", [0, 1500])
+async def test_a_process_gets_its_timer_slack(tmp_path: Path, slack_us: int) -> None:
+    supervisor = Supervisor(tmp_path)
+    reader = "print(open('/proc/self/timerslack_ns').read(), flush=True); import time; time.sleep(600)"
+    supervisor.start(replace(python("reader", reader), timer_slack_us=slack_us))
+    log = tmp_path / "reader.log"
+    await until(lambda: log.exists() and log.read_text().endswith("\n"))
+    assert int(log.read_text()) == (1000 * slack_us or own_timer_slack_ns())
+    await supervisor.stop()
 
 
 async def test_a_killed_process_comes_back_and_its_crash_is_shown(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """When a process that ended is started again.
 
-In: how long it ran. Out: seconds to wait. The pause doubles from a quarter of a second to at most ten, and starts
-again from the beginning once a process has stayed up for twenty seconds: a killed service is restarted at
-once, one that cannot start does not use up the CPU.
+In: how long it ran. Out: seconds to wait. A process that stayed up for twenty seconds is started again at once: it was killed,
+or failed by chance. After each shorter run the pause doubles, from a quarter of a second to at most ten: a process that
+cannot start does not use up the CPU.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Backoff:
 
     def after_exit(self, ran_seconds: float) -> Backoff:
         """The state after one more exit of a process that ran for this long."""
-        return Backoff(1 if ran_seconds >= HEALTHY_AFTER_SECONDS else self.failures + 1)
+        return Backoff(0 if ran_seconds >= HEALTHY_AFTER_SECONDS else self.failures + 1)
 
     @property
     def pause_seconds(self) -> float:

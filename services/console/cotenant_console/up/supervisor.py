@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from cotenant_console.up.forking.client import ForkServer
-from cotenant_console.up.parent_death import end_with_parent
+from cotenant_console.up.process_settings import prepare
 from cotenant_console.up.restarts import Backoff
 
 MAX_LOG_BYTES = 16 * 1024 * 1024
@@ -54,6 +54,8 @@ class ProcessSpec:
     forked: bool = False
     """`argv` is `python -m MODULE ...`, and a fork of the supervisor's fork server, where it has one, runs it, in the fork
     server's environment."""
+    timer_slack_us: int = 0
+    """How much later the kernel may end the process' sleeps; 0: its default, 50 us. Not of forks."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,7 @@ class Supervisor:
             stderr=log,
             env=dict(spec.environment),
             start_new_session=True,
-            preexec_fn=partial(end_with_parent, os.getpid()),
+            preexec_fn=partial(prepare, os.getpid(), spec.timer_slack_us),
         )
         return child.pid, child.wait()
 

@@ -248,11 +248,12 @@ class JetStream:
             raise info.error.as_exception(f"the state of {stream} cannot be read")
         return info
 
-    async def info_beyond(self, stream: str, sequence: int) -> StreamInfo:
-        """Return a stream's state, which should not end below a sequence that was seen. The new leader of a replicated stream
-        may show less for a moment: it is asked again for CATCH_UP_SECONDS. Raises BusError like `state`."""
+    async def info_beyond(self, stream: str, sequence: int, seconds: float = ANSWER_SECONDS) -> StreamInfo:
+        """Return a stream's state, which should not end below a sequence that was seen; the first answer may take this long.
+        The new leader of a replicated stream may show less for a moment: it is asked again for CATCH_UP_SECONDS. Raises
+        BusError like `state`."""
         deadline = asyncio.get_running_loop().time() + CATCH_UP_SECONDS
-        info = await self.info(stream)
+        info = await self.info(stream, seconds)
         replicated = info.config.get("num_replicas", 1) > 1
         while replicated and info.state.last_seq < sequence and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(CATCH_UP_LOOK_SECONDS)

@@ -1,10 +1,11 @@
 """Following a stream: a snapshot (`snapshot`), and behind it a pull consumer (`consumer`).
 
-A gap, a lost heartbeat or a reconnect (a killed server loses the consumer) makes the reader create a new consumer behind the
-last delivered message; too far behind, it raises Behind, and its owner starts over with a fresh core.
+A gap, a lost heartbeat or a reconnect (a killed server loses the consumer, a lost connection its deliveries) makes the reader
+create a new consumer behind the last delivered message; too far behind, it raises Behind, and its owner starts over with a
+fresh core.
 
 Bounds: what the consumer holds, while loading what the snapshot's gets hold; reopening is tried forever with at most
-RECONNECT_SECONDS between tries.
+RECONNECT_SECONDS between tries. Over 300 lines: a load and what follows it share one position.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from cotenant.events.envelope import Event, MessageDecoders, PayloadView
 from cotenant.log.contract import LOG, MAX_BEHIND, TOMBSTONE_TTL_SECONDS, USAGE, Behind
 from cotenant.log.nats.consumer import Gap, PullConsumer
 from cotenant.log.nats.decoding import DeadLetters, MessageDecoder, text_of
-from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream, NoStreamError, stored_time
+from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, BusError, JetStream, NoStreamError, stored_time
 from cotenant.log.nats.snapshot import StreamSnapshot
 from cotenant.log.nats.wire import BusClient
 from cotenant.model.subjects import selecting
@@ -31,6 +32,9 @@ logger = logging.getLogger(__name__)
 
 SILENCE_SECONDS = 3.0
 RECONNECT_SECONDS = 2.0
+FIRST_ANSWER_SECONDS = 1.0
+"""How long reopening first waits for an answer about the stream, then twice as long each time, up to ANSWER_SECONDS: servers
+that elect a leader do not answer."""
 MANY_FILTERS = 2
 """From so many filters on, a reader takes the whole stream and selects by itself. A consumer with several filters costs the
 server a walk over all subjects of the stream each time a rollup removes several messages (19 % of its time at 25 pods/s and
@@ -62,6 +66,8 @@ class NatsReader:
         self._decoder = MessageDecoder(stream, dead_letters)
         self._known: Callable[[int], bool] | None = None
         self._heard = 0.0
+        self._reconnects = 0
+        """Of the client, when the consumer was created."""
         self._server_ahead: float | None = None
         """Server's time less `boot_seconds`, at least."""
         self._in_touch = 0.0
@@ -106,6 +112,7 @@ class NatsReader:
 
     async def open(self) -> None:
         """Begin the snapshot; without one, create the consumer behind the last delivered message."""
+        self._client.on_reconnect.add(self._consumer.arrived.set)
         if self._snapshot is None:
             await self._open_consumer()
         else:
@@ -113,10 +120,11 @@ class NatsReader:
             self._after = self._snapshot.through
             self._in_touch = boot_seconds()
 
-    async def _open_consumer(self) -> None:
+    async def _open_consumer(self, answer_seconds: float = ANSWER_SECONDS) -> None:
+        self._reconnects = self._client.stats["reconnects"]
         await self._consumer.forget()
         try:
-            since = await self._check_end() if self._after else ""
+            since = await self._check_end(answer_seconds) if self._after else ""
             # The consumer lives on one of the replicas; where that one is behind, it begins at that one's end instead.
             self._delivers_from = 0 if since else self._after + 1
             await self._consumer.open(self._after + 1, since)
@@ -136,13 +144,18 @@ class NatsReader:
         if self._stream == LOG and self._in_touch and away > AWAY_SECONDS:
             raise Behind(f"nothing was heard of {LOG} for {away:.0f} s")
 
-    async def _check_end(self) -> str:
+    def _check_connection(self) -> None:
+        """Raise Gap if the connection was lost since the consumer was created."""
+        if self._client.stats["reconnects"] != self._reconnects:
+            raise Gap("the connection was lost")
+
+    async def _check_end(self, answer_seconds: float) -> str:
         """Return the time to resume at where the last delivered message cannot be found by its sequence, "" where it can.
 
         A killed server may have lost the end of an asynchronous stream, and may have given its sequences to other messages
         since. LOG is on disk before a write is acknowledged; where its end is missing, the folded state is invalid.
         """
-        info = await self._api.info_beyond(self._stream, self._after)
+        info = await self._api.info_beyond(self._stream, self._after, answer_seconds)
         end = info.state.last_seq
         if self._stream == LOG:
             if end < self._after:
@@ -172,6 +185,7 @@ class NatsReader:
             events = []
             self._check_touch()
             try:
+                self._check_connection()
                 await self._take(events, limit)
             except (Gap, BusError, *API_ERRORS) as error:
                 logger.info("%s: %s: %s; resuming behind %d", self._stream, type(error).__name__, error, self.position)
@@ -287,10 +301,12 @@ class NatsReader:
             wait=wait_exponential_jitter(multiplier=0.05, max=RECONNECT_SECONDS),
         ):
             with attempt:
-                await self._open_consumer()
+                tries = min(attempt.retry_state.attempt_number - 1, 10)
+                await self._open_consumer(min(FIRST_ANSWER_SECONDS * 2**tries, ANSWER_SECONDS))
 
     async def close(self) -> None:
         """See `cotenant.log.contract.Reader`."""
+        self._client.on_reconnect.discard(self._consumer.arrived.set)
         if self._snapshot is not None:
             await self._snapshot.close()
         for subscription in self._hints:

@@ -22,7 +22,7 @@ import msgspec
 
 from cotenant_console.up.forking.process_title import ROOM
 from cotenant_console.up.forking.server import MAX_MESSAGE_BYTES, Exited, Fork, Forked
-from cotenant_console.up.parent_death import end_with_parent
+from cotenant_console.up.process_settings import end_with_parent
 
 FORK_SERVER = "cotenant_console.up.forking.server"
 """The module that runs it."""

@@ -28,7 +28,7 @@ from collections.abc import Sequence
 import msgspec
 
 from cotenant_console.up.forking.process_title import show_command_line
-from cotenant_console.up.parent_death import end_with_parent
+from cotenant_console.up.process_settings import end_with_parent
 
 SHARED = ("cotenant.runtime.deciding", "cotenant.kinds.registry", "cotenant.events")
 """What is imported before the first fork."""
