@@ -32,9 +32,8 @@ MIN_FILE_STORE_BYTES = 128 * MIB
 MAX_FILE_STORE_BYTES = 16 * 1024 * MIB
 MAX_BATCHES_PER_STREAM = 50
 TIMER_SLACK_US = 1000
-"""While a goroutine is in a system call, mostly an fsync, the Go runtime's monitor sleeps 20 us at a time. In a virtual machine
-that takes a quarter of an idle server's CPU time, and a seventh of a busy one's. nats-server's own timers are milliseconds and
-more."""
+"""While a goroutine is in a system call, mostly an fsync, the Go runtime's monitor sleeps 20 us at a time: 15 % of a busy
+server's CPU time in a virtual machine. nats-server's own timers are milliseconds and more."""
 BINARY = "nats-server"
 NO_ACCOUNT = "$G"
 """The account of a server that has none."""
