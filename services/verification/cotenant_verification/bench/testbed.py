@@ -25,6 +25,7 @@ from cotenant.log.contract import LOG, Stored, Write
 from cotenant.log.nats.log import NatsLog, connect, read_all
 from cotenant.log.nats.streams import StreamSizes
 from cotenant_console.up.nats_server import answers, free_port, members, nats_processes, nats_urls
+from cotenant_console.up.process_settings import prepare
 from cotenant_verification.bench.audit.verification import READ
 
 SERVER = "nats-server"
@@ -55,7 +56,7 @@ class Testbed:
         self.folder = Path(tempfile.mkdtemp(prefix="cotenant-bench-"))
         try:
             for spec in nats_processes(self.folder, members(self.ports))[0]:
-                self._start(spec.name, list(spec.argv), dict(spec.environment))
+                self._start(spec.name, list(spec.argv), dict(spec.environment), partial(prepare, os.getpid(), spec.timer_slack_us))
             for port in self.ports:
                 await self.until(partial(answers, port), "the NATS server answers", 15)
             self.log = await connect(self.url, "bench")
@@ -82,9 +83,12 @@ class Testbed:
             self.stop(name)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _start(self, name: str, argv: list[str], env: dict[str, str] | None = None) -> None:
+    def _start(
+        self, name: str, argv: list[str], env: dict[str, str] | None = None, prepared: Callable[[], None] | None = None
+    ) -> None:
+        environment = {**os.environ, **(env or {})}
         with (self.folder / f"{name}.log").open("ab") as out:
-            self.processes[name] = subprocess.Popen(argv, stdout=out, stderr=out, env={**os.environ, **(env or {})})
+            self.processes[name] = subprocess.Popen(argv, stdout=out, stderr=out, env=environment, preexec_fn=prepared)
 
     def start_module(self, name: str, module: str, *arguments: str) -> None:
         """Start a Python module as a process."""
