@@ -56,7 +56,8 @@ class Testbed:
         self.folder = Path(tempfile.mkdtemp(prefix="cotenant-bench-"))
         try:
             for spec in nats_processes(self.folder, members(self.ports))[0]:
-                self._start(spec.name, list(spec.argv), dict(spec.environment), partial(prepare, os.getpid(), spec.timer_slack_us))
+                prepared = partial(prepare, os.getpid(), spec.timer_slack_us)
+                self._start(spec.name, list(spec.argv), dict(spec.environment), prepared)
             for port in self.ports:
                 await self.until(partial(answers, port), "the NATS server answers", 15)
             self.log = await connect(self.url, "bench")
