@@ -207,8 +207,8 @@ class Sampler:
         key = f"{'host' if application else 'own'}:{group}"
         last = self._last.get(key)
         path_of = self._driver.host_stat_path if application else self._driver.stat_path
-        files = last.files if last else counter_files(path_of, group)
         try:
+            files = last.files if last else counter_files(path_of, group)
             texts = read_counters(files)
             if texts is None:
                 skipped.append(Skipped(group, "there is no such group", application))
