@@ -104,6 +104,7 @@ def host_application_dir(layout: KubeletCgroupDriver, name: str, qos: str, path:
         "KubepodsBurstable": tier_dir(layout, KubeQoS.BURSTABLE),
         "KubepodsBesteffort": tier_dir(layout, KubeQoS.BEST_EFFORT),
     }
+    parts: tuple[str, ...]
     if path is not None:
         parts = (bases.get(path.base, ""), path.parent_dir.strip("/"), path.relative_path.strip("/"))
     elif qos in _LATENCY_SENSITIVE:
