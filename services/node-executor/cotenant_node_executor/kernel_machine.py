@@ -218,7 +218,7 @@ class KernelMachine:
         layout = kubelet_layout(self._driver)
         own = self._driver.root_group
         self._applications = {each.name: application_directory(each, layout, own) for each in wanted.host_applications}
-        applications = tuple(sorted(self._applications.items()))
+        applications = tuple(sorted([each for each in self._applications.items() if each[1] and "\0" not in each[1]]))
         self._asked = msgspec.structs.replace(self._asked, applications=applications, cold_memory=wanted.cold_memory)
         if self._slow is not None:
             self._slow.ask(self._asked)

@@ -192,6 +192,9 @@ class Sampler:
         unmeasured: dict[str, str] = {}
         for name, directory in sorted(applications.items()):
             skipped: list[Skipped] = []
+            if not directory:
+                unmeasured[name] = "its path is the root of all control groups"
+                continue
             usage = self._read(directory, now, fresh, skipped, foreign=True)
             if usage is not None:
                 found[name] = HostApplicationSample(name, usage)
@@ -213,8 +216,8 @@ class Sampler:
         key = f"{'host' if foreign else 'own'}:{group}"
         last = self._last.get(key)
         path_of = self._driver.host_stat_path if foreign else self._driver.stat_path
-        files = last.files if last else counter_files(path_of, group)
         try:
+            files = last.files if last else counter_files(path_of, group)
             texts = read_counters(files)
             if texts is None:
                 skipped.append(Skipped(group, f"there is no control group {group}" if foreign else "the group has gone"))

@@ -43,6 +43,7 @@ def faults(document: object) -> dict[str, str]:
         ("resource-amplification-ratio", "{", ""),
         ("resource-amplification-ratio", '{"cpu": 0.9}', "[cpu]"),
         ("resource-amplification-ratio", '{"cpu": "1.2"}', "[cpu]"),
+        ("resource-amplification-ratio", '{"cpu": 1e18}', "[cpu]"),
         ("raw-allocatable", '{"cpu": "many"}', "[cpu]"),
         ("raw-allocatable", '{"cpu": 9e30}', "[cpu]"),
         ("cpu-normalization-ratio", "0", ""),

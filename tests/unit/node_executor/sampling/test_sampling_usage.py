@@ -12,6 +12,7 @@ from cotenant_node_executor.sampling import proc, usage
 from cotenant_node_executor.sampling.sampler import Sampler
 from cotenant_node_executor.sampling.usage import CumulativeCounter
 from cotenant_node_executor.targets.cgroup.sandbox.driver import SandboxDriver
+from cotenant_node_executor.targets.cgroup.tree import check_group
 from cotenant_node_executor.targets.interface import CgroupVersion, Stat
 
 SECOND = 1_000_000_000
@@ -25,7 +26,7 @@ class StillDriver(SandboxDriver):
         return
 
     def host_stat_path(self, directory: str, stat: Stat) -> Path | None:
-        return self.stat_path(directory, stat)
+        return self.stat_path(check_group(directory), stat)
 
     def use(self, group: str, cpu_ns: int, memory: int, periods: tuple[int, int] = (0, 0)) -> None:
         usage_file, stat_file = (self.stat_path(group, stat) for stat in (Stat.CPU_USAGE, Stat.CPU_STAT))
@@ -140,6 +141,16 @@ def test_a_host_application_that_cannot_be_read_says_why_until_it_can(driver: St
     assert "cpuacct.usage" in broken.unmeasured_applications["nginx"]
     path.write_text(before)
     assert sampler.snapshot(2 * SECOND, {"nginx": "host"}).unmeasured_applications == {}
+
+
+@pytest.mark.parametrize("directory", ["", "../etc", "host//x", "nul\0"])
+def test_a_host_application_at_an_impossible_place_is_skipped_and_the_node_is_measured(
+    driver: StillDriver, sampler: Sampler, directory: str
+) -> None:
+    driver.create("host")
+    seen = sampler.snapshot(SECOND, {"nginx": "host", "odd": directory})
+    assert [*seen.host_applications] == ["nginx"]
+    assert [*seen.unmeasured_applications] == ["odd"]
 
 
 def test_without_elapsed_time_there_is_no_rate(sampler: Sampler) -> None:

@@ -100,6 +100,14 @@ def test_a_host_application_cannot_leave_the_tree() -> None:
     assert paths.host_application_dir(KubeletCgroupDriver.CGROUPFS, "app", "", HostApplicationPath()) == ""
 
 
+@pytest.mark.parametrize(
+    ("name", "qos", "directory"),
+    [("../../../etc", "BE", "etc"), ("/etc", "LS", "host-latency-sensitive/etc"), ("a//./b", "", "a/b"), ("../..", "LSE", "")],
+)
+def test_a_host_applications_name_cannot_leave_the_tree(name: str, qos: str, directory: str) -> None:
+    assert paths.host_application_dir(KubeletCgroupDriver.CGROUPFS, name, qos, None) == directory
+
+
 def test_systemd_is_the_layout_if_both_exist_or_none_is_known() -> None:
     assert paths.detect_layout(V2, ["kubepods", "kubepods.slice"]) is KubeletCgroupDriver.SYSTEMD
     assert paths.detect_layout(V2, [], kubelet=KubeletCgroupDriver.CGROUPFS) is KubeletCgroupDriver.CGROUPFS

@@ -19,6 +19,7 @@ from cotenant.api.objects.metadata import LabelSelector
 from cotenant.api.objects.node import Node
 from cotenant.api.objects.policies import ConfigMap
 from cotenant.api.validation.fields import FieldError, forbidden, invalid
+from cotenant.domain.amplification import MAX_RATIO
 from cotenant.domain.selectors import SelectorError, check_selector
 from cotenant.kinds.config_maps import CONFIG_MAPS, decode_config_map
 from cotenant.model.names import (
@@ -184,7 +185,7 @@ _USAGE_THRESHOLDS = members_of(
 )
 
 _ANNOTATIONS: Mapping[str, Check] = {
-    ANNOTATION_AMPLIFICATION: _json(each_member(number(None, 1.0, None))),
+    ANNOTATION_AMPLIFICATION: _json(each_member(number(None, 1.0, MAX_RATIO))),
     ANNOTATION_RAW_ALLOCATABLE: _json(amounts),
     ANNOTATION_NORMALIZATION: _decimal("above 0", 0.01),
     ANNOTATION_NETWORK_BANDWIDTH: amount,

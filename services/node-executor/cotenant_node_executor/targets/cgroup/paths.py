@@ -99,18 +99,20 @@ _LATENCY_SENSITIVE = ("LSE", "LSR", "LS")
 
 
 def host_application_dir(layout: KubeletCgroupDriver, name: str, qos: str, path: HostApplicationPath | None) -> str:
-    """A host application's directory; the default parent applies only without a path."""
-    if path is None:
-        if qos in _LATENCY_SENSITIVE:
-            return join("host-latency-sensitive", name)
-        return join("host-best-effort", name) if qos == "BE" else name
+    """A host application's directory, never outside the mount; the default parent applies only without a path."""
     bases = {
         "Kubepods": _ROOT[layout],
         "KubepodsBurstable": tier_dir(layout, KubeQoS.BURSTABLE),
         "KubepodsBesteffort": tier_dir(layout, KubeQoS.BEST_EFFORT),
     }
-    cleaned = normpath(join("/", bases.get(path.base, ""), path.parent_dir.strip("/"), path.relative_path.strip("/")))
-    return cleaned.lstrip("/")
+    parts: tuple[str, ...]
+    if path is not None:
+        parts = (bases.get(path.base, ""), path.parent_dir.strip("/"), path.relative_path.strip("/"))
+    elif qos in _LATENCY_SENSITIVE:
+        parts = ("host-latency-sensitive", name.strip("/"))
+    else:
+        parts = ("host-best-effort" if qos == "BE" else "", name.strip("/"))
+    return normpath(join("/", *parts)).lstrip("/")
 
 
 def detect_layout(
