@@ -8,7 +8,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from cotenant.domain.quota.trees.share import MANY, share_arrays, share_out, split, split_array
+from cotenant.domain.quota.trees.share import MANY, share_arrays, split_array
+from cotenant.domain.quota.trees.splits import split
+from tests.sharing import share_out
 from tests.unit.quota_tree.plain_share import plain_share
 
 
