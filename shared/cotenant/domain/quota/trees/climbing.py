@@ -32,7 +32,6 @@ class Climbing:
 
     def _ask_later(self, quota: CountedQuota, delta: dict[str, int]) -> None:
         """Have more requests climb before anything is answered."""
-        self._version += 1
         asked = self._asked.get(quota)
         if asked is None:
             self._asked[quota] = delta
@@ -100,6 +99,7 @@ class Climbing:
             line = lines.get(resource)
             if line is not None:
                 line.request(index, after)
+                self._version += 1
         parent = level.parent
         if parent is None or index < 0:
             return _NOTHING

@@ -10,8 +10,8 @@ child need no sharing:
     its part of the first split is enough       it gets what it wants; the part depends on sums of floors and weights alone
     nobody else competes                        it gets all that is left
 
-Else what is left above the floors is split in rounds, once for a total and what they want: among few children by `splits`, where
-the part of each is computed when it is asked for, among many in arrays.
+Else what is left above the floors is split in rounds, once for a total and what they want: among few children by `splits`,
+where the part of each is computed when it is asked for, among many in arrays.
 
 A child that gets less than it requests, before and after its request changed, took its whole part of every split and still
 does: what is known of the others stays valid.

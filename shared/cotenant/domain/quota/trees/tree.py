@@ -138,7 +138,7 @@ class QuotaTree(Climbing):
         delta = {resource: amount * times for resource, amount in request.items() if amount}
         if not delta:
             return False
-        self._version += 1
+        version = self._version
         add(quota.own[1], delta)
         if not preemptible:
             add(quota.own[3], delta)
@@ -155,7 +155,7 @@ class QuotaTree(Climbing):
             self._distribute()
         if self._guarantee:
             self._held(quota if quota.index >= 0 else self._root, delta)
-        return True
+        return self._usage or self._version != version
 
     def _upwards(self, quota: CountedQuota) -> Iterable[CountedQuota]:
         level: CountedQuota | None = quota
@@ -185,6 +185,7 @@ class QuotaTree(Climbing):
             parent, family = level.parent, level.family
             if not upwards or parent is None or family is None:
                 return
+            self._version += 1
             for resource in upwards:
                 family.guarantee(level.index, resource, level.guaranteed.get(resource, 0))
             self._mark_stale(parent)
