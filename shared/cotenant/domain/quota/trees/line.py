@@ -39,7 +39,6 @@ class Line:
         "_enough",
         "_floors",
         "_lends",
-        "_needs",
         "_reported",
         "_requests",
         "_runtime",
@@ -65,8 +64,6 @@ class Line:
         """What each gets before anything is split."""
         self._competing = [0] * count
         """The weights of those that compete; 0 of the others."""
-        self._needs = [0] * count
-        """What each competes for."""
         self._enough = array("d", [enough_at(0, 0)] * count)
         """See `splits`."""
         self.wanted = self.base = self._whole = 0
@@ -98,7 +95,6 @@ class Line:
             self._splits = self._runtime = None
         self._wants[index] = amount
         self.wanted += amount - before
-        self._needs[index] = amount - floor
         self._enough[index] = enough_at(amount - floor, self._competing[index])
 
     def _gets_less(self, index: int, before: int, after: int) -> bool:
@@ -132,7 +128,6 @@ class Line:
         self.base += base - self._bases[index]
         self._whole += competing - self._competing[index]
         self._wants[index], self._bases[index], self._competing[index] = wants, base, competing
-        self._needs[index] = wants - base
         self._enough[index] = enough_at(wants - base, competing)
         self._splits = self._runtime = None
 
@@ -160,7 +155,7 @@ class Line:
     def splits(self, total: int) -> Splits:
         """Return how what is left of a total above the floors is split; valid until the next change."""
         if self._splits is None or total != self._total:
-            self._splits = Splits(total - self.base, self._competing, self._whole, self._needs, self._enough)
+            self._splits = Splits(total - self.base, self._competing, self._wants, self._bases, self._enough)
             self._total, self._runtime = total, None
         return self._splits
 

@@ -67,13 +67,13 @@ class Splits:
     __slots__ = ("open", "rounds")
 
     def __init__(
-        self, rest: int, weights: Sequence[int], whole: int, needs: Sequence[int], enough: Sequence[float]
+        self, rest: int, weights: Sequence[int], wants: Sequence[int], bases: Sequence[int], enough: Sequence[float]
     ) -> None:
-        """`whole`: the sum of the weights; `enough`: `enough_at` of each sibling."""
+        """`bases`: what each has of what it wants before anything is split; `enough`: `enough_at` of the difference."""
         self.rounds: list[Split] = []
         self.open = unmet = list(weights)
         """The weights of the siblings that took their whole part of every split; 0 of those that needed less, or none."""
-        least, shares = min(enough), 0.0
+        whole, least, shares = sum(weights), min(enough), 0.0
         while rest > 0 and whole:
             self.rounds.append(Split(rest, unmet, whole))
             shares = shares + rest / whole if len(self.rounds) <= ROUNDS else inf
@@ -82,7 +82,7 @@ class Splits:
             met, rest = [], 0
             for index, from_there in enumerate(enough):
                 if from_there <= shares and unmet[index]:
-                    surplus = self.of(index) - needs[index]
+                    surplus = bases[index] + self.of(index) - wants[index]
                     if surplus >= 0:
                         met.append(index)
                         rest += surplus
