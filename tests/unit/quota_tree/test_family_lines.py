@@ -84,19 +84,31 @@ def test_while_all_fits_a_child_has_its_request_or_its_floor(
 
 
 @pytest.mark.parametrize(
-    ("total", "weights", "requests", "asked", "gets"),
+    ("total", "weights", "floor", "requests", "asked", "gets"),
     [
-        (10, [1, 1], [3, 20], 0, 3),  # its part of the first split is 5
-        (10, [1, 1], [5, 20], 0, 5),  # just its part
-        (10, [1, 0], [20, 20], 0, 10),  # nobody else competes
-        (10, [1, 0], [20, 20], 1, 0),
+        (10, [1, 1], 0, [3, 20], 0, 3),  # its part of the first split is 5
+        (10, [1, 1], 0, [5, 20], 0, 5),  # just its part
+        (12, [1, 1], 2, [7, 20], 0, 7),  # just its part above the floor
+        (10, [1, 0], 0, [20, 20], 0, 10),  # nobody else competes
+        (10, [1, 0], 2, [20, 20], 0, 10),
+        (10, [1, 0], 0, [20, 20], 1, 0),
     ],
 )
 def test_a_child_whose_part_follows_from_sums_needs_no_split(
-    total: int, weights: list[int], requests: list[int], asked: int, gets: int, splits: list[int]
+    total: int, weights: list[int], floor: int, requests: list[int], asked: int, gets: int, splits: list[int]
 ) -> None:
-    line = line_of(weights, [0, 0], [True, True], requests)
+    line = line_of(weights, [floor, 0], [True, True], requests)
     assert line.of(asked, total) == gets
+    assert splits == []
+
+
+def test_a_child_with_which_nobody_competes_any_more_needs_no_split(splits: list[int]) -> None:
+    line = line_of([1, 1], [0, 0], [True, True], [20, 20])
+    line.request(1, 0)
+    assert line.of(0, 10) == 10
+    line.request(1, 20)
+    line.floor(1, 20)
+    assert line.of(0, 25) == 5
     assert splits == []
 
 
@@ -164,6 +176,16 @@ def test_a_child_that_gets_less_than_it_asks_for_before_and_after_changes_nothin
     assert splits == [10, 10], "it asks for just what it gets: from here on others may get more"
     line.request(0, 4)
     assert line.amounts(10) == [4, 6]
+
+
+def test_a_child_that_asks_for_just_what_it_gets_may_have_that_before_the_last_split(splits: list[int]) -> None:
+    """12 by 7:7:2:2 is 5, 5, 1, 1, of which the first leaves 2; by 7:2:2 the last one gets none of them. Asking for no more than
+    its 1, it does not compete for them, and by 7:2 both go to the second."""
+    line = line_of([7, 7, 2, 2], [0] * 4, [True] * 4, [3, 11, 14, 6])
+    assert all_of(line, 12, 4) == [3, 6, 2, 1]
+    line.request(3, 1)
+    assert all_of(line, 12, 4) == [3, 7, 1, 1]
+    assert splits == [12, 2, 12, 2]
 
 
 def test_a_child_that_got_just_what_it_asked_for_may_ask_for_more(splits: list[int]) -> None:
