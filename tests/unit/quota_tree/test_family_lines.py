@@ -179,8 +179,8 @@ def test_a_child_that_gets_less_than_it_asks_for_before_and_after_changes_nothin
 
 
 def test_a_child_that_asks_for_just_what_it_gets_may_have_that_before_the_last_split(splits: list[int]) -> None:
-    """12 by 7:7:2:2 is 5, 5, 1, 1, of which the first leaves 2; by 7:2:2 the last one gets none of them. Asking for no more than
-    its 1, it does not compete for them, and by 7:2 both go to the second."""
+    """12 by 7:7:2:2 is 5, 5, 1, 1, of which the first leaves 2; by 7:2:2 the last one gets none of them. Asking for no more
+    than its 1, it does not compete for them, and by 7:2 both go to the second."""
     line = line_of([7, 7, 2, 2], [0] * 4, [True] * 4, [3, 11, 14, 6])
     assert all_of(line, 12, 4) == [3, 6, 2, 1]
     line.request(3, 1)

@@ -131,8 +131,9 @@ def test_several_weights_the_sum_of_which_64_bits_do_not_hold() -> None:
 
 
 def test_equal_weights_the_sum_of_which_64_bits_do_not_hold() -> None:
-    found = share_out(20_000, [HUGE // 16] * MANY, [1_000] * MANY, [0] * MANY, [True] * MANY)[0]
-    assert found == [313] * 32 + [312] * 32, "20,000 by 64 is 312, and 32 are left"
+    weights = [*[HUGE // 16] * (MANY - 1), 1]
+    found = share_out(20_000, weights, [1_000] * MANY, [0] * MANY, [True] * MANY)[0]
+    assert found == [318] * 29 + [317] * 34 + [0], "20,000 by 63 is 317, and 29 are left"
 
 
 def test_a_request_that_64_bits_do_not_hold_may_come_later() -> None:
