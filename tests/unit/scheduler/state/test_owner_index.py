@@ -66,6 +66,23 @@ def test_a_list_that_means_nobody_has_no_number() -> None:
     assert index.hold(labelled(app="a")) == 1
 
 
+def test_a_list_concerns_pods_with_its_key_alone() -> None:
+    index = OwnerIndex()
+    controller = {"kind": "ReplicaSet", "controller": True}
+    for owners, key in (
+        (labelled(app="a", tier="t"), ("label", "app", "a")),
+        (rules({"object": {"name": "p"}}), ("name", "p", "")),
+        (rules({"object": {"uid": "u"}}), ("uid", "u", "")),
+        (rules({"controller": {**controller, "name": "rs"}}), ("controller-name", "rs", "")),
+        (rules({"controller": {**controller, "uid": "rs-uid"}}), ("controller-uid", "rs-uid", "")),
+        (rules({"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}}), ("", "", "")),
+    ):
+        number = index.hold(owners)
+        assert changed(index) == {key}
+        index.let_go(number)
+        assert changed(index) == {key}
+
+
 def test_a_pod_is_meant_by_labels_by_itself_and_by_its_controllers() -> None:
     index = OwnerIndex()
     exists = {"matchExpressions": [{"key": "app", "operator": "Exists"}]}
