@@ -1,4 +1,4 @@
-"""Sharing among siblings that have names, for tests and vectors: `share_out` has columns in the order of the names."""
+"""Sharing among siblings from scratch, for tests and vectors: in columns, or by name in the order of the names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cotenant.domain.quota.trees.share import share_out
+from cotenant.domain.quota.trees.line import Line
 
 
 class Sibling(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +24,16 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
 
     runtime: dict[str, int]
     rounds: int
+
+
+def share_out(
+    total: int, weights: Sequence[int], requests: Sequence[int], floors: Sequence[int], lends: Sequence[bool]
+) -> tuple[list[int], int]:
+    """Return the runtime of each sibling, and the number of splits."""
+    line = Line(weights, floors, lends)
+    for index, amount in enumerate(requests):
+        line.request(index, amount)
+    return line.amounts(total).copy(), len(line.splits(total).rounds)
 
 
 def share(total: int, siblings: Sequence[Sibling]) -> Shared:

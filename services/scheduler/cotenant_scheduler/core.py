@@ -106,7 +106,6 @@ class SchedulerCore:
             self._node_cache.facts, self.ledger, of_reservations, acting, stops, nominated_to, checks_scheduler=late
         )
         self._reserving = Reserving(self.nodes, self.reservations, self.config.reservation, self.config.weights)
-        self._owners_version = 0
         self.queue = PodQueue(by_priority=self.config.queue.order is not QueueOrder.FIFO)
         self._assumed = Assumed(self.nodes, self.ledger, self._sequences)
         self._budgets = DisruptionBudgets()
@@ -271,7 +270,7 @@ class SchedulerCore:
     def settle(self) -> None:
         """Finish folding: work that many messages share is done once."""
         if not self.queue.classes:
-            self._owners_version = self.reservations.index.version
+            self.reservations.index.changed.clear()
         self.pods.forget_selectors()
         self.pods.stops.forget(self.pods.records)
         self.pods.charged.move_from(self._quotas.settle())
@@ -297,7 +296,7 @@ class SchedulerCore:
         self.settle()
         self._demands.expire(now)
         self.take_back()
-        if self._quotas.regroup or self._owners_version != self.reservations.index.version:
+        if self._quotas.regroup or self.reservations.index.changed:
             self._regroup_pods()
         self.monitor.look(self.queue.classes.values(), now)
         statuses = self._pod_groups.decide(now, STATUSES_SHARE)
@@ -338,9 +337,11 @@ class SchedulerCore:
         return States(quotas, nodes)
 
     def _regroup_pods(self) -> None:
-        """The quota that a pod belongs to, or the reservations that match it, may have changed."""
-        self._quotas.regroup = False
-        self._owners_version = self.reservations.index.version
+        """The quotas that pods belong to, or the reservations that match some, may have changed."""
+        everybody, owners = self._quotas.regroup, self.reservations.index
         for alike in list(self.queue.classes.values()):
             for _, record in list(alike.pods()):
-                self._enqueue(record)
+                if everybody or (record.facts is not None and owners.concerns(record, record.facts)):
+                    self._enqueue(record)
+        self._quotas.regroup = False
+        owners.changed.clear()

@@ -84,7 +84,8 @@ def _tree(branches: tuple[int, ...], enough: bool) -> tuple[QuotaTree, list[str]
     for leaf in level:
         for _ in range(4):
             tree.ask(leaf, {"cpu": random.randrange(100, 2_000), "memory": 1 << 30}, True, 1)
-    tree.changed()
+    for leaf in level:
+        tree.runtime(leaf)
     return tree, level
 
 

@@ -14,11 +14,12 @@ from cotenant.domain.quota.trees.counted_quota import SolvedQuota
 from cotenant.domain.quota.trees.hierarchy import Tree
 from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.trees.scale_min import MinOf, scale_mins
-from cotenant.domain.quota.trees.share import MANY, share_out, split, split_array
+from cotenant.domain.quota.trees.share import MANY, split_array
+from cotenant.domain.quota.trees.splits import split
 from cotenant.domain.quota.trees.tree import QuotaTree
 from cotenant.domain.quota.view import built_in_quota
 from cotenant.model.amounts import without_zeros
-from tests.sharing import Sibling, share
+from tests.sharing import Sibling, share, share_out
 from tests.unit.quota_tree.builders_quota_tree import count, solved
 from tests.unit.quota_tree.plain_share import plain_share
 from tests.unit.quota_tree.plain_tree import plain_tree

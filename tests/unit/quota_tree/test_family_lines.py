@@ -9,7 +9,8 @@ import pytest
 from cotenant.domain.quota.sums import QuotaNode
 from cotenant.domain.quota.trees.family import Family
 from cotenant.domain.quota.trees.line import Line
-from cotenant.domain.quota.trees.share import MANY, part_of_split, split
+from cotenant.domain.quota.trees.share import MANY
+from cotenant.domain.quota.trees.splits import ROUNDS, Split, split
 from tests.unit.quota_tree.plain_share import plain_share
 
 
@@ -21,21 +22,21 @@ def line_of(weights: list[int], floors: list[int], lends: list[bool], requests: 
 
 
 def all_of(line: Line, total: int, number: int) -> list[int]:
-    """What each child gets, asked one by one: the first ones are answered alone."""
+    """What each child gets, asked one by one."""
     return [line.of(index, total) for index in range(number)]
 
 
 @pytest.fixture
-def sharings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The totals that were shared among all."""
+def splits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What was split, in one split after the other."""
     found: list[int] = []
-    shared = Line._shared
+    split_of = Split.__init__
 
-    def counted(line: Line, total: int) -> list[int]:
-        found.append(total)
-        return shared(line, total)
+    def counted(one: Split, rest: int, weights: list[int], whole: int) -> None:
+        found.append(rest)
+        split_of(one, rest, weights, whole)
 
-    monkeypatch.setattr(Line, "_shared", counted)
+    monkeypatch.setattr(Split, "__init__", counted)
     return found
 
 
@@ -72,61 +73,86 @@ def test_changed_names_the_children_that_get_something_else_than_when_it_was_las
     ],
 )
 def test_while_all_fits_a_child_has_its_request_or_its_floor(
-    weight: int, floor: int, lends: bool, asked: int, gets: int, sharings: list[int]
+    weight: int, floor: int, lends: bool, asked: int, gets: int, splits: list[int]
 ) -> None:
     line = line_of([weight, 1], [floor, 0], [lends, True], [3, 3])
     line.request(0, asked)
     assert line.wanted == gets + 3
     assert all_of(line, 100, 2) == [gets, 3]
     assert all_of(line, gets + 3, 2) == [gets, 3], "just enough"
-    assert sharings == []
+    assert splits == []
 
 
 @pytest.mark.parametrize(
-    ("total", "requests", "asked", "gets"),
+    ("total", "weights", "floor", "requests", "asked", "gets"),
     [
-        (10, [3, 20], 0, 3),  # its part of the first split is 5
-        (10, [5, 20], 0, 5),  # just its part
-        (10, [20, 30], 0, 5),  # no part of the first split is enough: 5 each
-        (10, [20, 30], 1, 5),
-        (11, [20, 30], 0, 6),  # of equal remainders the first has the last unit
-        (11, [20, 30], 1, 5),
+        (10, [1, 1], 0, [3, 20], 0, 3),  # its part of the first split is 5
+        (10, [1, 1], 0, [5, 20], 0, 5),  # just its part
+        (12, [1, 1], 2, [7, 20], 0, 7),  # just its part above the floor
+        (10, [1, 0], 0, [20, 20], 0, 10),  # nobody else competes
+        (10, [1, 0], 2, [20, 20], 0, 10),
+        (10, [1, 0], 0, [20, 20], 1, 0),
     ],
 )
-def test_what_one_child_gets_mostly_needs_no_sharing(
-    total: int, requests: list[int], asked: int, gets: int, sharings: list[int]
+def test_a_child_whose_part_follows_from_sums_needs_no_split(
+    total: int, weights: list[int], floor: int, requests: list[int], asked: int, gets: int, splits: list[int]
 ) -> None:
-    line = line_of([1, 1], [0, 0], [True, True], requests)
+    line = line_of(weights, [floor, 0], [True, True], requests)
     assert line.of(asked, total) == gets
-    assert sharings == []
+    assert splits == []
 
 
-def test_a_child_that_gets_what_others_leave_is_shared_with_them(sharings: list[int]) -> None:
+def test_a_child_with_which_nobody_competes_any_more_needs_no_split(splits: list[int]) -> None:
+    line = line_of([1, 1], [0, 0], [True, True], [20, 20])
+    line.request(1, 0)
+    assert line.of(0, 10) == 10
+    line.request(1, 20)
+    line.floor(1, 20)
+    assert line.of(0, 25) == 5
+    assert splits == []
+
+
+def test_a_child_that_gets_what_others_leave_is_split_with_them(splits: list[int]) -> None:
+    """10 by 1:1 is 5 each, of which the first needs 3."""
     line = line_of([1, 1], [0, 0], [True, True], [3, 20])
     assert line.of(1, 10) == 7
-    assert sharings == [10]
-    assert line.of(1, 10) == 7
-    assert sharings == [10], "known from now on"
+    assert splits == [10, 2]
+    assert all_of(line, 10, 2) == [3, 7]
+    assert splits == [10, 2], "known from now on"
+    assert line.of(1, 11) == 8
+    assert splits == [10, 2, 11, 3], "5.5 and 5.5: the first of equal remainders has 6"
 
 
-def test_where_nobody_needs_less_than_its_exact_share_there_is_one_split(sharings: list[int]) -> None:
+def test_where_nobody_needs_less_than_its_part_there_is_one_split(splits: list[int]) -> None:
     """11 by 1:1 is 5 and 6: the first has the unit that is left over, and needs no more."""
     line = line_of([1, 1], [0, 0], [True, True], [6, 30])
     assert all_of(line, 11, 2) == [6, 5]
-    line.request(0, 5)
-    assert all_of(line, 10, 2) == [5, 5]
-    assert sharings == []
-    assert line.of(1, 11) == 6, "5 is less than a half of 11"
-    assert sharings == [11]
+    assert line.of(1, 13) == 7
+    assert splits == [11, 13, 1], "6.5 and 6.5: the first leaves a unit"
 
 
-def test_many_children_asked_one_by_one_are_shared_once(sharings: list[int]) -> None:
+def test_a_split_is_found_again_for_children_asked_one_by_one(splits: list[int]) -> None:
     line = line_of([1] * 9, [0] * 9, [True] * 9, [50] * 9)
     assert all_of(line, 91, 9) == [11, *[10] * 8]
-    assert sharings == [91]
+    assert splits == [91]
     line.request(0, 3)
     assert all_of(line, 91, 9) == [3, *[11] * 8]
-    assert sharings == [91, 91]
+    assert splits == [91, 91, 8]
+
+
+def test_after_many_rounds_everybody_is_computed() -> None:
+    """In every round one more child needs a little less than its share by then, the surplus of which is shared."""
+    number, each = 30, 1 << 160
+    total, requests, surplus = number * each, [], number * each >> 10
+    for others in range(number - 1, 5, -1):
+        requests.append(each - surplus)
+        each += surplus // others
+        surplus = surplus // others >> 1
+    requests += [2 * each] * (number - len(requests))
+    columns = [1] * number, [0] * number, [True] * number
+    line = line_of(*columns, requests)
+    assert len(line.splits(total).rounds) > ROUNDS + 5
+    assert all_of(line, total, number) == plain_share(total, columns[0], requests, *columns[1:])
 
 
 def test_nothing_above_the_floors_is_left() -> None:
@@ -137,34 +163,55 @@ def test_nothing_above_the_floors_is_left() -> None:
     assert all_of(line, 7, 2) == [7, 0], "the last unit has two equal remainders: the first gets it"
 
 
-def test_a_child_that_gets_less_than_it_asks_for_before_and_after_changes_nothing(sharings: list[int]) -> None:
+def test_a_child_that_gets_less_than_it_asks_for_before_and_after_changes_nothing(splits: list[int]) -> None:
     line = line_of([1, 1], [0, 0], [True, True], [20, 20])
-    assert line.amounts(10) == [5, 5]
+    assert all_of(line, 10, 2) == [5, 5]
     line.request(0, 30)
     line.request(0, 6)
-    assert line.amounts(10) == [5, 5]
-    assert sharings == [10]
+    assert all_of(line, 10, 2) == line.amounts(10) == [5, 5]
+    line.request(0, 7)
+    assert splits == [10]
     line.request(0, 5)
     assert line.amounts(10) == [5, 5]
-    assert sharings == [10, 10], "it asks for just what it gets: from here on others may get more"
+    assert splits == [10, 10], "it asks for just what it gets: from here on others may get more"
+    line.request(0, 4)
+    assert line.amounts(10) == [4, 6]
 
 
-def test_a_child_without_weight_changes_nothing(sharings: list[int]) -> None:
+def test_a_child_that_asks_for_just_what_it_gets_may_have_that_before_the_last_split(splits: list[int]) -> None:
+    """12 by 7:7:2:2 is 5, 5, 1, 1, of which the first leaves 2; by 7:2:2 the last one gets none of them. Asking for no more
+    than its 1, it does not compete for them, and by 7:2 both go to the second."""
+    line = line_of([7, 7, 2, 2], [0] * 4, [True] * 4, [3, 11, 14, 6])
+    assert all_of(line, 12, 4) == [3, 6, 2, 1]
+    line.request(3, 1)
+    assert all_of(line, 12, 4) == [3, 7, 1, 1]
+    assert splits == [12, 2, 12, 2]
+
+
+def test_a_child_that_got_just_what_it_asked_for_may_ask_for_more(splits: list[int]) -> None:
+    line = line_of([1, 1], [0, 0], [True, True], [5, 20])
+    assert line.of(1, 10) == 5
+    line.request(0, 9)
+    assert all_of(line, 10, 2) == [5, 5]
+    assert splits == [10], "nothing was left of the split"
+
+
+def test_a_child_without_weight_changes_nothing(splits: list[int]) -> None:
     line = line_of([0, 1], [6, 0], [True, True], [20, 20])
     assert line.amounts(16) == [6, 10]
     line.request(0, 7)
     assert line.amounts(16) == [6, 10]
-    assert sharings == [16]
+    assert splits == [10]
     line.request(0, 5)
     assert line.amounts(16) == [5, 11]
 
 
-def test_a_floor_is_shared_again_only_if_it_is_another_one(sharings: list[int]) -> None:
+def test_a_floor_is_shared_again_only_if_it_is_another_one(splits: list[int]) -> None:
     line = line_of([1, 1], [1, 0], [True, True], [4, 4])
     assert line.amounts(4) == [3, 1]
     line.floor(0, 1)
     assert line.amounts(4) == [3, 1]
-    assert sharings == [4]
+    assert splits == [3]
     line.floor(0, 3)
     assert line.amounts(4) == [4, 0], "the last unit has two equal remainders: the first gets it"
 
@@ -201,17 +248,14 @@ def test_a_line_kept_current_equals_one_shared_from_scratch(number: int, largest
                 line.request(index, requests[index])
 
 
-def test_a_part_of_a_split_is_that_of_the_whole_split() -> None:
+def test_siblings_without_weight_have_no_part_of_a_split() -> None:
     random = Random(5)
     for _ in range(400):
         largest = 2 ** random.randint(1, 60)
         weights = [random.choice([1, random.randint(1, largest)]) for _ in range(random.randint(1, 12))]
         rest = random.randint(1, 2 ** random.randint(1, 61))
         whole = split(rest, weights)
-        assert [part_of_split(rest, weights, index) for index in range(len(weights))] == whole
-        apart = [*weights[:1], 0, *weights[1:], 0]
-        found = [part_of_split(rest, apart, index) for index in range(len(apart))]
-        assert found == [*whole[:1], 0, *whole[1:], 0], "a weight of 0 takes no part"
+        assert split(rest, [*weights[:1], 0, *weights[1:], 0]) == [*whole[:1], 0, *whole[1:], 0]
 
 
 def family_of(*minimums: dict[str, int], scale_min: bool = True, resources: tuple[str, ...] = ("cpu", "memory")) -> Family:

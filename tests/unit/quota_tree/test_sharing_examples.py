@@ -5,7 +5,7 @@ from __future__ import annotations
 from cotenant.domain.quota.names import DEFAULT_TREE
 from cotenant.domain.quota.sums import OwnPods, QuotaNode
 from cotenant.domain.quota.trees.scale_min import MinOf, scale_mins
-from cotenant.domain.quota.trees.share import split
+from cotenant.domain.quota.trees.splits import split
 from cotenant.domain.quota.trees.totals import available, tree_totals
 from cotenant.domain.quota.view import ElasticQuotaView
 from tests.sharing import Shared, Sibling, share

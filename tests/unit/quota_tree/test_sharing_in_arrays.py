@@ -8,7 +8,10 @@ from random import Random
 import numpy as np
 import pytest
 
-from cotenant.domain.quota.trees.share import MANY, share_arrays, share_out, split, split_array
+from cotenant.domain.quota.trees.line import Line
+from cotenant.domain.quota.trees.share import MANY, share_arrays, split_array
+from cotenant.domain.quota.trees.splits import split
+from tests.sharing import share_out
 from tests.unit.quota_tree.plain_share import plain_share
 
 
@@ -78,6 +81,8 @@ HUGE = 2**62
     ("total", "weight", "asked", "floor"),
     [
         (1_000, HUGE, 1_000, 0),
+        (1_000, 2**70, 1_000, 0),
+        (1_000, 1, 2**70, 0),
         (1_000, 1, HUGE, 0),
         (HUGE * MANY // 2, 1, HUGE, HUGE // 4),
         (HUGE * MANY * 2, 1, 1_000, 0),
@@ -123,6 +128,22 @@ def test_several_weights_the_sum_of_which_64_bits_do_not_hold() -> None:
     weights, requests, floors = [HUGE] * 3 + [1] * (MANY - 3), [900] * MANY, [0] * MANY
     found = share_out(1_000, weights, requests, floors, [True] * MANY)[0]
     assert found == [334, 333, 333] + [0] * (MANY - 3)
+
+
+def test_equal_weights_the_sum_of_which_64_bits_do_not_hold() -> None:
+    weights = [*[HUGE // 16] * (MANY - 1), 1]
+    found = share_out(20_000, weights, [1_000] * MANY, [0] * MANY, [True] * MANY)[0]
+    assert found == [318] * 29 + [317] * 34 + [0], "20,000 by 63 is 317, and 29 are left"
+
+
+def test_a_request_that_64_bits_do_not_hold_may_come_later() -> None:
+    line = Line([1] * MANY, [0] * MANY, [True] * MANY)
+    for index in range(MANY):
+        line.request(index, 20)
+    assert line.amounts(MANY * 10) == [10] * MANY
+    line.request(0, 2**70)
+    line.request(1, 5)
+    assert line.amounts(MANY * 10) == [11, 5, *[11] * 4, *[10] * (MANY - 6)]
 
 
 def test_several_floors_the_sum_of_which_64_bits_do_not_hold() -> None:

@@ -10,6 +10,7 @@ import pytest
 from cotenant.domain.quota.names import DEFAULT, ROOT, SYSTEM
 from cotenant.domain.quota.sums import OwnPods, QuotaNode
 from cotenant.domain.quota.trees.counted_quota import SolvedQuota
+from cotenant.domain.quota.trees.family import Family
 from cotenant.domain.quota.trees.hierarchy import Tree
 from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.trees.tree import QuotaTree
@@ -96,6 +97,69 @@ def test_of_a_tree_without_usage_only_what_runtimes_depend_on_is_kept() -> None:
         assert whole.hold(name, {"cpu": 1}, True, 1) is True
         assert whole.hold(name, {"cpu": 0}, True, 1) is False, "nothing is held"
     assert lean.hold(DEFAULT, {"cpu": 1}, True, 1) is True, "the default quota's use is taken off the total"
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """An entry for each time that a child's share in its family is computed."""
+    found: list[int] = []
+    share_of = Family.of
+
+    def counted(family: Family, index: int, has: dict[str, int]) -> dict[str, int]:
+        found.append(index)
+        return share_of(family, index, has)
+
+    monkeypatch.setattr(Family, "of", counted)
+    return found
+
+
+def two_levels(*, guarantee: bool = False, usage: bool = True) -> QuotaTree:
+    """a and b below it, either with a min of 4 and a max of 9."""
+    nodes = [
+        QuotaNode(name=name, parent=parent, min={"cpu": 4}, max={"cpu": 9}, shared_weight={"cpu": 1})
+        for name, parent in (("a", ROOT), ("b", "a"))
+    ]
+    tree = QuotaTree(Tree(nodes=tuple(nodes), reasons={}), BUILT_IN, QuotaRules(guarantee_usage=guarantee), usage=usage)
+    tree.set_total({"cpu": 20})
+    return tree
+
+
+def test_what_pods_hold_and_what_they_ask_beyond_max_asks_no_family(shared: list[int]) -> None:
+    tree = two_levels()
+    tree.ask("b", {"cpu": 9}, True, 1)
+    assert tree.runtime("b") == {"cpu": 9}
+    shared.clear()
+    assert tree.hold("b", {"cpu": 9}, True, 1) is True
+    tree.ask("b", {"cpu": 1}, True, 1)
+    assert tree.solved("b").sums.used == {"cpu": 9}
+    assert shared == []
+    tree.ask("b", {"cpu": 2}, True, -1)
+    assert tree.runtime("b") == {"cpu": 8}
+    assert len(shared) == 2, "b in a, and a"
+
+
+def test_what_the_default_quota_holds_is_shared_again_below_the_root(shared: list[int]) -> None:
+    tree = two_levels()
+    tree.ask("b", {"cpu": 9}, True, 1)
+    tree.runtime("b")
+    tree.hold(DEFAULT, {"cpu": 15}, True, 1)
+    assert tree.runtime("b") == {"cpu": 5}
+
+
+@pytest.mark.parametrize("usage", [True, False])
+def test_with_the_usage_guarantee_pods_within_min_hold_nothing_that_families_have_to_know(
+    shared: list[int], usage: bool
+) -> None:
+    tree = two_levels(guarantee=True, usage=usage)
+    tree.ask("b", {"cpu": 7}, True, 1)
+    tree.set_total({"cpu": 4})
+    assert tree.runtime("b") == {"cpu": 4}
+    shared.clear()
+    assert tree.hold("b", {"cpu": 4}, True, 1) is usage
+    assert tree.runtime("b") == {"cpu": 4}
+    assert shared == []
+    assert tree.hold("b", {"cpu": 3}, True, 1) is True
+    assert tree.runtime("b") == {"cpu": 7}, "what is held is granted, whatever there is"
 
 
 def test_the_root_has_what_is_distributable_and_an_unknown_quota_nothing() -> None:

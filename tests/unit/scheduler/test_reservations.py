@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from cotenant.events.node.runs import RunPhase
 from cotenant.events.reservations import ReservationPhase, ReservationStatus
+from cotenant_scheduler.cycle.queue import PodQueue
+from cotenant_scheduler.state.pod_records import PodRecord
 from tests.unit.scheduler.builders_reservations import ReservedStory, reservation, wants
 from tests.unit.scheduler.builders_scheduler import node, pod
 
@@ -34,6 +37,29 @@ def test_a_reservation_is_placed_and_keeps_others_off() -> None:
     story.pod(pod("small", cpu="2"))
     story.settle()
     assert story.node_of("small") == "n1"
+
+
+def test_only_pods_that_a_new_reservation_may_match_are_put_into_the_queue_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = story_with("n1", cpu="4")
+    story.pods(pod("web-0", cpu="6", labels=WEB), pod("db-0", cpu="6", labels={"app": "db"}))
+    story.settle()
+    asked: list[str] = []
+    put = PodQueue.put
+
+    def noted(queue: PodQueue, record: PodRecord, *rest: Any) -> Any:
+        asked.append(record.key[1])
+        return put(queue, record, *rest)
+
+    monkeypatch.setattr(PodQueue, "put", noted)
+    story.reservation(reservation("r", cpu="2"))
+    story.settle()
+    assert asked == ["r", "web-0"]
+    story.reservation_deleted("r")
+    story.settle()
+    assert asked == ["r", "web-0", "web-0"]
+    story.node(node("n2", cpu="16"))
+    story.settle()
+    assert story.node_of("web-0") == "n2"
 
 
 def test_its_owner_takes_it_and_it_is_used_up_in_the_same_batch() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.scheduler.builders_scheduler import node
@@ -78,6 +78,7 @@ def perform(story: VolumeStory, step: tuple[Any, ...], number: int) -> None:
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example([("limit", "a", 1), ("limit", "b", 0), ("limit", "c", 0), ("pod", ["c1"]), ("delete claim", "c1"), ("pod", ["c0"])])
 @given(st.lists(steps, min_size=6, max_size=30))
 def test_pods_with_claims_go_where_the_reference_lets_them(script: list[tuple[Any, ...]]) -> None:
     story = beginning()

@@ -39,7 +39,7 @@ class StorageWorld:
         return self.objects.get(plural, {})
 
     def volume_of(self, claim: str) -> str:
-        found = self.of("persistentvolumeclaims")[claim]["spec"].get("volumeName")
+        found = self.of("persistentvolumeclaims").get(claim, {"spec": {}})["spec"].get("volumeName")
         return found or next((given[claim] for _, _, given in self.placed if given.get(claim)), "")
 
     def allowed(self, pod: Document) -> set[str]:

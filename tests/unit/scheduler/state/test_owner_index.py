@@ -30,22 +30,28 @@ def meant(index: OwnerIndex, **fields: Any) -> tuple[int, ...]:
     return index.meaning(record, record.facts)
 
 
+def changed(index: OwnerIndex) -> set[tuple[str, str, str]]:
+    """The keys of lists that came or went since this was last asked."""
+    keys = index.changed.copy()
+    index.changed.clear()
+    return keys
+
+
 def test_equal_lists_are_one_until_each_is_let_go() -> None:
     index = OwnerIndex()
     assert not index
     first, second = index.hold(labelled(app="a")), index.hold(labelled(app="b"))
     assert (first, second, index.hold(labelled(app="a"))) == (1, 2, 1)
-    versions = [index.version]
+    assert changed(index) == {("label", "app", "a"), ("label", "app", "b")}
     index.let_go(first)
-    versions.append(index.version)
+    assert changed(index) == set(), "it is held once more"
     assert meant(index, labels={"app": "a"}) == (1,)
     index.let_go(first)
-    versions.append(index.version)
+    assert changed(index) == {("label", "app", "a")}
     assert meant(index, labels={"app": "a"}) == ()
     assert meant(index, labels={"app": "b"}) == (2,)
     assert index.hold(labelled(app="a")) == 3, "numbers are not used again"
-    versions.append(index.version)
-    assert (versions[0] == versions[1], len(set(versions))) == (True, 3)
+    assert changed(index) == {("label", "app", "a")}
     for number in (second, 3):
         index.let_go(number)
     assert not index
@@ -54,11 +60,27 @@ def test_equal_lists_are_one_until_each_is_let_go() -> None:
 def test_a_list_that_means_nobody_has_no_number() -> None:
     index = OwnerIndex()
     bad = rules({"labelSelector": {"matchExpressions": [{"key": "a", "operator": "Nonsense"}]}})
-    version = index.version
-    assert (index.hold([]), index.hold(bad), index.version) == (0, 0, version)
+    assert (index.hold([]), index.hold(bad), index.changed) == (0, 0, set())
     index.let_go(0)
     assert not index
     assert index.hold(labelled(app="a")) == 1
+
+
+def test_a_list_concerns_pods_with_its_key_alone() -> None:
+    index = OwnerIndex()
+    controller = {"kind": "ReplicaSet", "controller": True}
+    for owners, key in (
+        (labelled(app="a", tier="t"), ("label", "app", "a")),
+        (rules({"object": {"name": "p"}}), ("name", "p", "")),
+        (rules({"object": {"uid": "u"}}), ("uid", "u", "")),
+        (rules({"controller": {**controller, "name": "rs"}}), ("controller-name", "rs", "")),
+        (rules({"controller": {**controller, "uid": "rs-uid"}}), ("controller-uid", "rs-uid", "")),
+        (rules({"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}}), ("", "", "")),
+    ):
+        number = index.hold(owners)
+        assert changed(index) == {key}
+        index.let_go(number)
+        assert changed(index) == {key}
 
 
 def test_a_pod_is_meant_by_labels_by_itself_and_by_its_controllers() -> None:

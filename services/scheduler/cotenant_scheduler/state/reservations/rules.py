@@ -41,8 +41,8 @@ class OwnerIndex:
     """Lists of owners by number."""
 
     def __init__(self) -> None:
-        self.version = 0
-        """Incremented when a list is added or removed, which can change the matches of known pods."""
+        self.changed: set[Key] = set()
+        """Keys of the lists that were added or removed since the caller last cleared this."""
         self._rules: dict[int, tuple[OwnerRule, ...]] = {}
         self._numbers: dict[bytes, int] = {}
         self._holders: dict[int, int] = {}
@@ -69,7 +69,7 @@ class OwnerIndex:
             self._rules[number] = tuple(owners)
             for key in keys_of(owners):
                 self._by_key.setdefault(key, {})[number] = None
-            self.version += 1
+                self.changed.add(key)
         self._holders[number] = self._holders.get(number, 0) + 1
         return number
 
@@ -80,11 +80,11 @@ class OwnerIndex:
         self._holders[number] -= 1
         if self._holders[number]:
             return
-        self.version += 1
         del self._holders[number]
         owners = self._rules.pop(number)
         del self._numbers[_ENCODE(owners)]
         for key in keys_of(owners):
+            self.changed.add(key)
             known = self._by_key[key]
             known.pop(number, None)
             if not known:
@@ -94,18 +94,28 @@ class OwnerIndex:
         """Return the numbers of the lists that match a pod, ascending."""
         by_key = self._by_key
         references = owner_references(record)
-        keys: list[Key] = [_ANY, ("uid", facts.uid, ""), ("name", facts.name, "")]
-        keys += [("label", name, value) for name, value in facts.labels.items()]
-        for reference in references:
-            keys += (("controller-uid", reference.uid, ""), ("controller-name", reference.name, ""))
         found: dict[int, None] = {}
-        for key in keys:
+        for key in _keys_of_pod(facts, references):
             if key in by_key:
                 found |= by_key[key]
         if not found:
             return ()
         pod = PodIdentity(facts.namespace, facts.name, facts.uid, facts.labels, references)
         return tuple(sorted(number for number in found if owners_match(self._rules[number], pod)))
+
+
+    def concerns(self, record: PodRecord, facts: ParsedPod) -> bool:
+        """Return whether other lists may match a pod than before the changes."""
+        return not self.changed.isdisjoint(_keys_of_pod(facts, owner_references(record)))
+
+
+def _keys_of_pod(facts: ParsedPod, references: Sequence[OwnerReference]) -> list[Key]:
+    """Return the index keys of the lists that may match a pod."""
+    keys: list[Key] = [_ANY, ("uid", facts.uid, ""), ("name", facts.name, "")]
+    keys += [("label", name, value) for name, value in facts.labels.items()]
+    for reference in references:
+        keys += (("controller-uid", reference.uid, ""), ("controller-name", reference.name, ""))
+    return keys
 
 
 def owner_references(record: PodRecord) -> Sequence[OwnerReference]:

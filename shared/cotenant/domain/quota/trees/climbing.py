@@ -18,9 +18,10 @@ _NOTHING: dict[str, int] = {}
 class Climbing:
     """The root of a tree and what `QuotaTree` needs of this module."""
 
-    def __init__(self, *, guarantee: bool) -> None:
-        """`guarantee`: what is used is guaranteed, so that no quota lends."""
+    def __init__(self, *, guarantee: bool, usage: bool) -> None:
+        """`guarantee`: what is used is guaranteed, so that no quota lends; `usage`: see `QuotaTree`."""
         self._guarantee = guarantee
+        self._usage = usage
         self._version = 0
         """Incremented with every change on which what a quota gets may depend."""
         self._root = CountedQuota(QuotaNode(name=ROOT, parent=""), None)
@@ -31,7 +32,6 @@ class Climbing:
 
     def _ask_later(self, quota: CountedQuota, delta: dict[str, int]) -> None:
         """Have more requests climb before anything is answered."""
-        self._version += 1
         asked = self._asked.get(quota)
         if asked is None:
             self._asked[quota] = delta
@@ -72,7 +72,8 @@ class Climbing:
 
     def _step(self, level: CountedQuota, delta: Amounts) -> dict[str, int]:
         """Add to what a quota's pods and children request; return what its parent sees of it."""
-        self._touched.add(level.name)
+        if self._usage:
+            self._touched.add(level.name)
         asked, most, lines, index = level.child_request, level.node.max, level.lines, level.index
         least = None if level.lends else level.node.min
         upwards: dict[str, int] = {}
@@ -98,6 +99,7 @@ class Climbing:
             line = lines.get(resource)
             if line is not None:
                 line.request(index, after)
+                self._version += 1
         parent = level.parent
         if parent is None or index < 0:
             return _NOTHING

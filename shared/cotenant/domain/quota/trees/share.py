@@ -13,89 +13,23 @@ and usage guarantee) and whether it lends. Siblings are in the order of their na
    remainders, ties by name; the parts always sum to the rest.
 
 The result does not depend on the order in which siblings arrive. Capacity beyond all requests stays unassigned. Many siblings
-are computed as arrays of 64-bit integers where these hold every product that is looked at, else as Python's integers. Source:
-Koordinator ElasticQuota, runtime quota calculator with the largest-remainder split.
+are computed here, as arrays of 64-bit integers where these hold every product that is looked at; few, and larger numbers, in
+`splits`, as Python's integers. Source: Koordinator ElasticQuota, runtime quota calculator with the largest-remainder split.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
+
+from cotenant.domain.quota.trees.splits import split
 
 Amounts64 = NDArray[np.int64]
 
 MANY = 64
 """From so many siblings on arrays are faster."""
-_LARGEST_SUM = 1 << 62
+LARGEST_SUM = 1 << 62
 """Sums and differences of 64-bit integers below this do not overflow."""
-
-
-def share_out(
-    total: int, weights: Sequence[int], requests: Sequence[int], floors: Sequence[int], lends: Sequence[bool]
-) -> tuple[list[int], int]:
-    """Return the runtime of each sibling, and the number of splits."""
-    if len(weights) >= MANY and max(max(weights), max(requests), max(floors)) * len(weights) < _LARGEST_SUM > abs(total):
-        w, r, f = (np.array(column, dtype=np.int64) for column in (weights, requests, floors))
-        runtime, rounds = share_arrays(total, w, r, f, np.array(lends, dtype=np.bool_))
-        return runtime.tolist(), rounds
-    return _share_lists(total, weights, requests, floors, lends)
-
-
-def _share_lists(
-    total: int, weights: Sequence[int], requests: Sequence[int], floors: Sequence[int], lends: Sequence[bool]
-) -> tuple[list[int], int]:
-    runtime = [
-        floor if request > floor or not lending else request
-        for request, floor, lending in zip(requests, floors, lends, strict=True)
-    ]
-    rest = total - sum(runtime)
-    # Without weight a sibling never gets more than its floor.
-    competing = [index for index, floor in enumerate(floors) if requests[index] > floor and weights[index] > 0]
-    rounds = 0
-    while rest > 0 and competing:
-        parts = split(rest, [weights[index] for index in competing])
-        still_competing: list[int] = []
-        rest = 0
-        for index, part in zip(competing, parts, strict=True):
-            granted, request = runtime[index] + part, requests[index]
-            if granted < request:
-                still_competing.append(index)
-                runtime[index] = granted
-            else:
-                rest += granted - request
-                runtime[index] = request
-        competing = still_competing
-        rounds += 1
-    return runtime, rounds
-
-
-def split(rest: int, weights: Sequence[int]) -> list[int]:
-    """Split `rest` by positive weights into integers that sum to it: largest remainder, the first among equals."""
-    whole = sum(weights)
-    products = [weight * rest for weight in weights]
-    parts = [product // whole for product in products]
-    left = rest - sum(parts)
-    if left:
-        remainders = [product % whole for product in products]
-        # In reverse, too, the first of equal ones stays first.
-        for index in sorted(range(len(parts)), key=remainders.__getitem__, reverse=True)[:left]:
-            parts[index] += 1
-    return parts
-
-
-def part_of_split(rest: int, weights: Sequence[int], index: int) -> int:
-    """Return what `split` gives to one sibling. Siblings of weight 0 take no part: they have no remainder, and fewer units are
-    left over than siblings have one."""
-    whole = sum(weights)
-    remainders = [weight * rest % whole for weight in weights]
-    left = sum(remainders) // whole
-    part, remainder = divmod(weights[index] * rest, whole)
-    before = sum(map(remainder.__lt__, remainders))
-    if before < left:
-        before += remainders[:index].count(remainder)
-    return part + 1 if before < left else part
 
 
 def share_arrays(
@@ -128,7 +62,7 @@ def split_array(rest: int, weights: Amounts64) -> Amounts64:
     A quotient in floating point is off by a little; the product minus quotient times divisor, each modulo 2^64, is its true
     remainder as long as that is below 2^63 in amount, and corrects it."""
     whole = int(weights.sum())
-    if ((rest >> 50) + 2) * whole >= _LARGEST_SUM:
+    if ((rest >> 50) + 2) * whole >= LARGEST_SUM:
         return np.array(split(rest, weights.tolist()), dtype=np.int64)
     parts = (weights * (rest / whole)).astype(np.int64)
     remainders = weights * np.int64(rest) - parts * np.int64(whole)

@@ -40,9 +40,8 @@ class QuotaTree(Climbing):
     def __init__(
         self, tree: Tree, built_in: Mapping[str, ElasticQuotaView], rules: QuotaRules, *, usage: bool = True
     ) -> None:
-        """`usage` False: used and the non-preemptible sums are not kept, only what runtimes depend on."""
-        super().__init__(guarantee=rules.guarantee_usage)
-        self._usage = usage
+        """`usage` False: only what runtimes depend on is kept, without used, the non-preemptible sums and what changed."""
+        super().__init__(guarantee=rules.guarantee_usage, usage=usage)
         self._quotas: dict[str, CountedQuota] = {}
         self._children: dict[str, list[CountedQuota]] = {}
         """The families, by the name of the parent quota."""
@@ -139,7 +138,7 @@ class QuotaTree(Climbing):
         delta = {resource: amount * times for resource, amount in request.items() if amount}
         if not delta:
             return False
-        self._version += 1
+        version = self._version
         add(quota.own[1], delta)
         if not preemptible:
             add(quota.own[3], delta)
@@ -156,7 +155,7 @@ class QuotaTree(Climbing):
             self._distribute()
         if self._guarantee:
             self._held(quota if quota.index >= 0 else self._root, delta)
-        return True
+        return self._usage or self._version != version
 
     def _upwards(self, quota: CountedQuota) -> Iterable[CountedQuota]:
         level: CountedQuota | None = quota
@@ -174,7 +173,8 @@ class QuotaTree(Climbing):
     def _guaranteed(self, quota: CountedQuota, resources: Iterable[str]) -> None:
         level: CountedQuota = quota
         while True:
-            self._touched.add(level.name)
+            if self._usage:
+                self._touched.add(level.name)
             upwards: dict[str, int] = {}
             for resource in resources:
                 guaranteed = max(level.allocated.get(resource, 0), level.node.min.get(resource, 0))
@@ -185,6 +185,7 @@ class QuotaTree(Climbing):
             parent, family = level.parent, level.family
             if not upwards or parent is None or family is None:
                 return
+            self._version += 1
             for resource in upwards:
                 family.guarantee(level.index, resource, level.guaranteed.get(resource, 0))
             self._mark_stale(parent)
@@ -228,7 +229,8 @@ class QuotaTree(Climbing):
         return has
 
     def changed(self) -> set[str]:
-        """Bring all quotas up to date; return those of which anything changed since the last call."""
+        """Bring all quotas up to date; return those of which anything changed since the last call. The tree keeps usage."""
+        assert self._usage
         if self._asked:
             self._climb()
         stack = [self._root]
