@@ -20,8 +20,7 @@ from cotenant_console.api.client import Document
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from cotenant_node_executor.simulated.participant import NodeParticipant
 from cotenant_verification.simulate.api import SimulatedGateway
-from cotenant_verification.simulate.cluster_run import SIMULATED_SERVICES
-from cotenant_verification.simulate.participants import participant
+from cotenant_verification.simulate.participants import SIMULATED_SERVICES, participant
 from tests.builders import pod_document
 
 PODS_PER_NODE = 30

@@ -1,10 +1,14 @@
-"""`bench schedule --stack` says how many nodes have joined, and ends with who did not, and why."""
+"""A benchmark's testbed: `bench schedule --stack` says how many nodes have joined, and ends with who did not, and why; the
+streams follow the disk."""
 
 from __future__ import annotations
 
 import pytest
 
+from cotenant.log.contract import HISTORY, LOG
+from cotenant.log.nats.jetstream import JetStream
 from cotenant_console.api.credentials import NO_CREDENTIALS
+from cotenant_console.up import nats_server
 from cotenant_console.up.nats_server import free_port
 from cotenant_verification.bench import stack, testbed
 from cotenant_verification.bench.workload import synthetic
@@ -37,3 +41,13 @@ async def test_the_wait_ends_with_the_last_words_of_a_process_that_ended() -> No
         bed.start_module("executors-0", "no_such_module")
         with pytest.raises(testbed.BenchError, match=r"executors-0 ended: .*No module named no_such_module"):
             await stack._until_ready(bed, {"executors-0": free_port()}, NO_CREDENTIALS, 200, lambda _: None)
+
+
+async def test_three_servers_hold_streams_that_follow_their_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each of three servers on a disk with 3 GiB free: less than LOG's default bound of 8 GiB.
+    monkeypatch.setattr(nats_server, "MAX_FILE_STORE_BYTES", 1 << 30)
+    async with testbed.Testbed(3) as bed:
+        stream = JetStream(bed.log.client)
+        log, history = await stream.info(LOG), await stream.info(HISTORY)
+        assert (log.config["num_replicas"], 0 < log.bound < 1 << 30) == (3, True)
+        assert 0 < history.config["max_bytes"] < 1 << 30

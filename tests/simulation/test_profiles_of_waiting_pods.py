@@ -11,8 +11,7 @@ from cotenant_console.api.client import Document
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from cotenant_node_executor.simulated.participant import NodeParticipant
 from cotenant_verification.simulate.api import SimulatedGateway
-from cotenant_verification.simulate.cluster_run import SIMULATED_SERVICES
-from cotenant_verification.simulate.participants import participant
+from cotenant_verification.simulate.participants import SIMULATED_SERVICES, participant
 from cotenant_verification.workload.manifests import node_config, pod
 
 SERVICE: dict[str, int | str] = {

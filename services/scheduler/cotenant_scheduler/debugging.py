@@ -1,4 +1,4 @@
-"""What the scheduler would do with a pod, node by node, and its gangs: tables for people who look for a fault.
+"""What the scheduler would do with a pod, node by node, its gangs and reservations: for people who look for a fault.
 
 In: a `SchedulerQuestion`, the core between two decisions. Out: a `DebugAnswer`. Nothing is decided and nothing changes
 but caches.
@@ -7,14 +7,15 @@ but caches.
               (Koordinator's `--debug-scores`)
     filters   the other nodes with the filter that refuses each and its reason (`--debug-filters`)
     gangs     every gang as JSON, `gang` one of them: the fields of Koordinator's debug API
+    reservations    those of a node as JSON, with the pods that use them, and pods that act as one: the fields of its debug API
 
 What is measured of a node is as of the last decision; rooms that are kept for nominated pods are those of the pod asked last.
-Bounds: MOST_DEBUG_ROWS lines of a table, MOST_GANGS gangs.
+Bounds: MOST_DEBUG_ROWS lines of a table, MOST_GANGS gangs, MOST_RESERVATIONS of a node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -22,13 +23,20 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from cotenant.domain.reservations.names import ANNOTATION_OWNERS
+from cotenant.events.placements import Placement
 from cotenant.events.requests import MOST_DEBUG_ROWS, DebugAnswer, SchedulerQuestion, debug_answer
+from cotenant.events.reservations import ReservationShare
+from cotenant.model.amounts import as_texts
 from cotenant_scheduler.core import SchedulerCore
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.profile import CODES_PER_FILTER
+from cotenant_scheduler.plugins.reservation.fitting import allocated_of
 from cotenant_scheduler.state.gangs import Gang
+from cotenant_scheduler.state.reservations.records import ReserveRecord
 
 MOST_GANGS = 1000
+MOST_RESERVATIONS = 1000
 
 
 def answer(core: SchedulerCore, _: datetime, body: bytes) -> Iterator[bytes | None]:
@@ -41,7 +49,9 @@ def _found(core: SchedulerCore, asked: SchedulerQuestion) -> DebugAnswer:
         return _of_pod(core, asked)
     if asked.about in ("gangs", "gang"):
         return _of_gangs(core, asked)
-    return DebugAnswer(error=f"{asked.about!r} is none of scores, filters, gangs, gang")
+    if asked.about == "reservations":
+        return _of_reservations(core, asked.name)
+    return DebugAnswer(error=f"{asked.about!r} is none of scores, filters, gangs, gang, reservations")
 
 
 def _of_pod(core: SchedulerCore, asked: SchedulerQuestion) -> DebugAnswer:
@@ -131,3 +141,60 @@ def _gang(core: SchedulerCore, gang: Gang) -> dict[str, Any]:
         "gangFrom": "GangFromPodGroupCrd" if gang.pod_group is not None else "GangFromPodAnnotation",
         "hasGangInit": spec is not None,
     }
+
+
+def _of_reservations(core: SchedulerCore, node: str) -> DebugAnswer:
+    core.settle()
+    if not core.nodes.is_declared(node):
+        return DebugAnswer(error=f"there is no node {node}")
+    assigned: dict[str, list[Placement]] = {}
+    for key in sorted(core.pods.on_node.get(node, ())):
+        placed = core.pods.records[key].placements[node]
+        used = placed.data.allocation.reservation if placed.data.allocation is not None else None
+        if used is not None and used.uid != placed.data.uid and placed.charge is not None:
+            assigned.setdefault(used.uid, []).append(placed.data)
+    there = (
+        (record, share)
+        for _, record in sorted(core.reservations.by_name.items())
+        if (share := record.share()) is not None and share.node == node
+    )
+    items = [
+        _reservation(record, share, assigned.get(share.uid, ()), over=record.name in core.reservations.over)
+        for record, share in islice(there, MOST_RESERVATIONS)
+    ]
+    return DebugAnswer(text=_json({"items": items}), json=True)
+
+
+def _reservation(
+    record: ReserveRecord, share: ReservationShare, assigned: Sequence[Placement], *, over: bool
+) -> dict[str, Any]:
+    """A reservation as Koordinator's debug API has it. `reserved` is the part of it that no pod may be given."""
+    reservation = record.reservation
+    assert reservation is not None
+    spec, metadata = reservation.spec, reservation.metadata
+    once = spec.allocate_once is not False
+    return {
+        "name": metadata.name,
+        "namespace": metadata.namespace,
+        "uid": share.uid,
+        "kind": "Reservation" if record.source is not None else "Pod",
+        "available": not over and not (once and assigned),
+        "allocateOnce": once,
+        "allocatable": as_texts(share.allocatable),
+        "reserved": as_texts(record.inside),
+        "allocated": as_texts(allocated_of((pod.requests for pod in assigned), list(share.allocatable))),
+        "owners": _owners(record),
+        "allocatePolicy": spec.allocate_policy,
+        "assignedPods": [
+            {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid, "requests": as_texts(pod.requests)}
+            for pod in assigned
+        ],
+    }
+
+
+def _owners(record: ReserveRecord) -> object:
+    """The rules of the owners, as they are written in the object."""
+    if record.source is not None:
+        return msgspec.json.decode(record.source)["spec"]["owners"]
+    assert record.reservation is not None
+    return msgspec.json.decode(record.reservation.metadata.annotations[ANNOTATION_OWNERS])

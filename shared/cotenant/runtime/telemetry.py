@@ -78,8 +78,6 @@ def configure_logging(level: str, style: str) -> None:
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for noisy in ("aiohttp.access", "nats"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    # It warns whenever the peer ends a TLS connection.
-    logging.getLogger("asyncio").setLevel(logging.ERROR)
 
 
 class Telemetry:

@@ -18,12 +18,16 @@ from uuid import uuid4
 
 import msgspec
 
+from cotenant.api.objects.pod import decode_pod
+from cotenant.api.objects.pod_resources import pod_requests
+from cotenant.domain.resizing import stated
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.node.execution import Execution
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant.events.node.runs import ContainerRun, ExecutorStatus, RunStatus, reports_stop
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.requests import Adopted, LogsRequest, adopt_subject, logs_subject
+from cotenant.events.resizes import PlacementResize
 from cotenant.log.contract import EXECUTION, LOG, TOMBSTONE_TTL_SECONDS, USAGE, Stored, Write
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.log.nats.streams import StreamSizes
@@ -197,6 +201,22 @@ class Harness:
         )
         await self.store(placement_subject(NODE, NAMESPACE, name), self._placed[name])
         return uid
+
+    async def resize(self, manifest: dict[str, Any]) -> None:
+        """Have a placed pod resized in place to the resources of this manifest."""
+        name = manifest["metadata"]["name"]
+        before = self._placed[name]
+        uid = before.uid
+        document = msgspec.json.encode({**manifest, "metadata": {**manifest["metadata"], "uid": uid}})
+        wanted = decode_pod(document)
+        admitted, counted = stated(decode_pod(before.pod).spec), stated(wanted.spec)
+        self._placed[name] = msgspec.structs.replace(
+            before,
+            pod=msgspec.Raw(document),
+            requests=pod_requests(wanted),
+            resize=PlacementResize(sequence=self._counter + 1, admitted=admitted, counted=counted),
+        )
+        await self.store(placement_subject(NODE, NAMESPACE, name), self._placed[name])
 
     async def end(self, name: str, grace: int | None = None) -> None:
         """Order the pod to end."""

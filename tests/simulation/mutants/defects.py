@@ -28,11 +28,13 @@ import cotenant_node_executor.simulated.sampler as sampler
 import cotenant_node_executor.strategies.cpu.suppression.strategy as suppression
 import cotenant_node_executor.strategies.pods.batch_pods as batch_pods
 import cotenant_quota_tree.core as quota_core
+import cotenant_quota_tree.revocation as revocation
 import cotenant_scheduler.cycle.endings.resizes as scheduler_resizes
 import cotenant_scheduler.cycle.waiting as waiting
 import cotenant_scheduler.plugins.quota as quota_plugin
 import cotenant_scheduler.plugins.taints as taints
 import cotenant_scheduler.state.reading.pod_reader as pod_reader
+import cotenant_scheduler.state.reading.pod_traits as pod_traits
 import cotenant_verification.harness.gateways as chaos_gateways
 import cotenant_verification.harness.harness as harness
 from cotenant.domain.quota.trees.line import Line
@@ -61,6 +63,7 @@ from cotenant_scheduler.core import SchedulerCore
 from cotenant_scheduler.cycle.endings.endings import Endings
 from cotenant_scheduler.cycle.ordering.queue_head import QueueHead
 from cotenant_scheduler.cycle.placing import Placing
+from cotenant_scheduler.cycle.placing_groups import PlacingGroups
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.framework.plugin import row_count
@@ -69,6 +72,7 @@ from cotenant_scheduler.plugins.node_affinity import NodeAffinityMatch
 from cotenant_scheduler.plugins.pod_affinity import InterPodAffinity
 from cotenant_scheduler.plugins.quota import AdmittedRun, QuotaAdmission
 from cotenant_scheduler.plugins.topology_spread import PodTopologySpread
+from cotenant_scheduler.state.gangs import GangCache, GangGroup
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.pods import PodCache
@@ -326,6 +330,11 @@ def one_eviction_a_minute(_: Function) -> Mapping[str, str]:
     return {"descheduler-arbiter": json.dumps(document)}
 
 
+def nothing_revoked(_: Function) -> Mapping[str, str]:
+    """Not a defect: a configuration in which quotas keep what they use beyond their runtime."""
+    return {"descheduler-arbiter": harness.LIMITS}
+
+
 def no_rate(_: Function) -> Function:
     """However many nodes of a zone are lost, each of them gets the taint that evicts."""
     return lambda state, nodes, rates: 1000.0
@@ -428,6 +437,45 @@ def means_everybody(_: Function) -> Function:
 def never_used_up(_: Function) -> Function:
     """A reservation that is allocated once stays."""
     return lambda self, choice, record, shape, now: ()
+
+
+def whoever_fits(_: Function) -> Function:
+    """The members of a gang that fit are placed, however few they are."""
+    return lambda self, placed, members: bool(placed)
+
+
+def one_by_one(_: Function) -> Function:
+    """A member of a gang is placed alone."""
+    return lambda self, key, facts=None: None
+
+
+def given_up(right: Function) -> Function:
+    """A gang whose first pod has waited for ten seconds is not tried any more."""
+
+    def wrong(self: Any, walk: Any, entry: Any, group: Any, now: datetime, bound: Any) -> None:
+        most, born = self._most, entry.records[0].object_at
+        if born is not None and now - born > timedelta(seconds=10):
+            self._most = 0
+        try:
+            right(self, walk, entry, group, now, bound)
+        finally:
+            self._most = most
+
+    return wrong
+
+
+def all_preemptible(_: Function) -> Function:
+    """The labels that protect a pod are not read."""
+    return lambda labels: True
+
+
+def taken_from_all(right: Function) -> Function:
+    """A quota's pods are revoked whatever their labels say."""
+
+    def wrong(runtime: Any, used: Any, pods: Any) -> Any:
+        return right(runtime, used, [msgspec.structs.replace(pod, preemptible=True) for pod in pods])
+
+    return wrong
 
 
 def no_rooms(_: Function) -> Function:
@@ -858,6 +906,71 @@ PATIENT = (
     ),
 )
 """Patient pods want the port that modest ones have on every node."""
+KEPT: Args = {"protected": "quota"}
+PROTECTED = (
+    ScheduleEntry(at_ms=3_000, kind="priority-class", target="modest", args={"value": 9_100, "policy": "PreemptLowerPriority"}),
+    ScheduleEntry(at_ms=3_001, kind="priority-class", target="vital", args={"value": 9_900, "policy": "PreemptLowerPriority"}),
+    *(
+        ScheduleEntry(
+            at_ms=15_000 + 100 * index,
+            kind="create-pod",
+            target=f"{priority}-lock-{index}",
+            args=SMALL | {"app": "lock", "port": 8_080, "priority": priority} | more,
+        )
+        for priority, indexes, more in (("modest", range(6), KEPT), ("vital", range(6, 8), Args()))
+        for index in indexes
+    ),
+)
+"""Vital pods want the port that pods have on every node which must not be preempted."""
+LOWERED = (
+    *(
+        ScheduleEntry(
+            at_ms=20_000 + 100 * index,
+            kind="create-pod",
+            target=f"lowered-{index}",
+            args={"class": "job", "cpu": 100, "memory_mib": 16, "quota": "lone", "protected": "quota"},
+        )
+        for index in range(4)
+    ),
+    ScheduleEntry(at_ms=60_000, kind="update-quota", target="lone", args={"min": 0, "max": 150}),
+)
+"""The max of a quota falls below what its pods use, which are not preemptible."""
+PARTED = tuple(
+    ScheduleEntry(
+        at_ms=15_000 + 10 * index,
+        kind="create-pod",
+        target=f"parted-{index}",
+        args={
+            "class": "job",
+            "cpu": 50 if index < 4 else 1_000_000,
+            "memory_mib": 64,
+            "lasts": 600,
+            "gang": "parted",
+            "gang_min": 5,
+            "gang_mode": "NonStrict",
+        },
+    )
+    for index in range(5)
+)
+"""A gang of which one pod fits nowhere."""
+BELATED = tuple(
+    ScheduleEntry(
+        at_ms=15_000 + 15_000 * (index == 2) + index,
+        kind="create-pod",
+        target=f"belated-{index}",
+        args={
+            "class": "job",
+            "cpu": 50,
+            "memory_mib": 16,
+            "lasts": 600,
+            "gang": "belated",
+            "gang_min": 3,
+            "gang_mode": "Strict",
+        },
+    )
+    for index in range(3)
+)
+"""A small gang whose last pod comes late."""
 DELETED = tuple(
     ScheduleEntry(at_ms=at_ms, kind=kind, target=f"brief-{index}", args=args)
     for index in range(3)
@@ -993,7 +1106,12 @@ MUTANTS = (
     Mutant("nobody_sees_the_rooms_of_the_queues_head", ((QueueHead, "count_room", no_rooms),), (24,), minutes=6),
     Mutant("a_pod_is_tried_ten_seconds_late", ((Placing, "_top", backed_off),), (26,)),
     Mutant("no_reservation_expires", ((ReservationCache, "expire", never_over),), (22,)),
-    Mutant("a_quota_is_checked_at_its_leaf_alone", ((quota_plugin, "admit", leaf_only),), (3,), faults=IN_TURN),
+    Mutant(
+        "a_quota_is_checked_at_its_leaf_alone",
+        ((harness, "CONFIGS", nothing_revoked), (quota_plugin, "admit", leaf_only)),
+        (3,),
+        faults=IN_TURN,
+    ),
     Mutant(
         "the_arbiter_ignores_the_namespace_limit",
         ((harness, "CONFIGS", one_at_a_time), (budgets, "per_namespace", no_refusal)),
@@ -1044,6 +1162,11 @@ MUTANTS = (
     Mutant("profiles_are_not_applied", ((profiles, "changed_by_profiles", no_profiles),), (16,), minutes=1, faults=PROFILED),
     Mutant("profiles_stay_as_first_seen", ((profiles, "ready_profiles", first_version),), (16,), minutes=1, faults=PROFILED),
     Mutant("patient_pods_preempt", ((pod_reader, "PREEMPT_NEVER", no_policy),), (17,), (1, 2), 1, faults=PATIENT),
+    Mutant("protected_pods_are_victims", ((pod_traits, "is_preemptible", all_preemptible),), (28,), (1,), 1, faults=PROTECTED),
+    Mutant("protected_pods_are_revoked", ((revocation, "victims_of", taken_from_all),), (28,), minutes=2, faults=LOWERED),
+    Mutant("a_gang_has_the_members_that_fit", ((GangGroup, "enough", whoever_fits),), (21,), (1, 2), 1, faults=PARTED),
+    Mutant("members_of_a_gang_are_placed_alone", ((GangCache, "together", one_by_one),), (21,), (1, 2), 1, faults=PARTED),
+    Mutant("a_gang_is_given_up", ((PlacingGroups, "decide", given_up),), (12,), minutes=2, faults=BELATED),
     Mutant("objects_end_late", ((gateway_duties, "endings", ended_late),), (12,), faults=DELETED),
     Mutant(
         "an_executor_evicts_without_a_cool_down", ((Evictions, "_refusal", evicts_at_once),), (25,), (1, 2), 2, faults=STARVED

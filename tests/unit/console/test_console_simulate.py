@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from cotenant_console.commands.simulate import command
@@ -66,6 +67,105 @@ def test_a_wrong_file_is_an_error_with_its_field(tmp_path: Path) -> None:
     result = CliRunner().invoke(command, ["-f", str(path)])
     assert result.exit_code == 1
     assert "nodes[0].cpu" in result.output
+
+
+TOGETHER = """\
+apiVersion: simulation.cotenant.io/v1alpha1
+kind: Cluster
+nodes: [{name: node, count: 3, cpu: "4", memory: 16Gi}]
+objects:
+- apiVersion: scheduling.sigs.k8s.io/v1alpha1
+  kind: ElasticQuota
+  metadata: {name: team, namespace: default}
+  spec: {min: {cpu: "2"}, max: {cpu: "6"}}
+- apiVersion: scheduling.koordinator.sh/v1alpha1
+  kind: Reservation
+  metadata: {name: kept}
+  spec:
+    template: {spec: {containers: [{name: main, resources: {requests: {cpu: "1", memory: 1Gi}}}]}}
+    owners: [{labelSelector: {matchLabels: {app: web}}}]
+    allocateOnce: false
+    ttl: 1h
+workloads:
+- {name: web, replicas: 1, labels: {app: web}, requests: {cpu: 500m, memory: 256Mi}}
+- {name: train, replicas: 6, gang: 3, labels: {quota.scheduling.koordinator.sh/name: team}, requests: {cpu: "1", memory: 1Gi}}
+- {name: large, replicas: 4, gang: 4, requests: {cpu: "3", memory: 1Gi}}
+"""
+"""Two gangs that fit their quota, and one of four pods of which three nodes have room for three at most."""
+
+
+def test_gangs_start_whole_or_wait_whole_and_reservations_and_quotas_are_shown(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(TOGETHER)
+    found = json.loads(simulated(path, 7))
+    assert found["refused"] == []
+    assert found["gangs"] == {"placed": 2, "waiting": 1}
+    assert sorted(waiting["pod"] for waiting in found["waiting"]) == [f"default/large-{index}" for index in range(4)]
+    (kept,) = found["reservations"]
+    assert (kept["phase"], kept["allocatable"], kept["allocated"]) == (
+        "Available",
+        "cpu:1,memory:1Gi",
+        "cpu:500m,memory:256Mi",
+    )
+    (team,) = found["quotas"]
+    assert (team["name"], team["used"], team["runtime"], team["request"]) == ("team", "cpu:6", "cpu:6", "cpu:6")
+    text = CliRunner().invoke(command, ["-f", str(path), "--for", "1m"]).output
+    assert "gangs: 2 placed, 1 waiting" in text
+    assert f"reservation kept: Available on {kept['node']}, cpu:500m,memory:256Mi of cpu:1,memory:1Gi given" in text
+    assert "quota team: used cpu:6, runtime cpu:6, requested cpu:6" in text
+
+
+def test_gangs_that_arrive_come_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(
+        """\
+apiVersion: simulation.cotenant.io/v1alpha1
+kind: Cluster
+nodes: [{name: node, count: 2, cpu: "4", memory: 16Gi}]
+workloads:
+- name: job
+  gang: 4
+  requests: {cpu: "1", memory: 1Gi}
+  arrivals: {every: 20s, lastsFrom: 10s, lastsTo: 10s, atMost: 3}
+"""
+    )
+    found = json.loads(simulated(path, 1))
+    assert found["gangs"] == {"placed": 3}
+    assert found["pods"] == {"Succeeded": 12}
+
+
+FAULTS = """\
+faults:
+- {at: 20s, kind: crash, target: scheduler, lasts: 5s}
+- {at: 30s, kind: stall, lasts: 4s}
+- {at: 40s, kind: partition, target: node-0, lasts: 10s}
+- {at: 40s, kind: partition, target: quota-tree, lasts: 10s}
+- {at: 60s, kind: node-death, target: node-1, lasts: 30s}
+- {at: 70s, kind: node-death, target: node-1, lasts: 30s}
+"""
+
+
+def test_faults_of_the_file_happen_and_a_node_comes_back_without_its_pods(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(CLUSTER)
+    undisturbed = json.loads(simulated(path, 7))
+    assert undisturbed["faults"] == {}
+    path.write_text(CLUSTER + FAULTS)
+    first = simulated(path, 7)
+    found = json.loads(first)
+    # A node that has failed does not fail again.
+    assert found["faults"] == {"crash": 1, "node-death": 1, "partition": 2, "stall": 1}
+    assert found["eventsByType"]["cotenant.service.started.v1"] > undisturbed["eventsByType"]["cotenant.service.started.v1"]
+    assert found["pods"]["Running"] == 2, "services run again after all of it"
+    assert all(node["batchCpuMilli"] > 0 for node in found["nodes"])
+    assert simulated(path, 7) == first
+
+
+@pytest.mark.parametrize("name", ["cluster.yaml", "jobs.yaml"])
+def test_the_examples_run(name: str) -> None:
+    found = json.loads(simulated(Path(__file__).parents[3] / "examples" / name, 7))
+    assert found["refused"] == []
+    assert found["placed"] > 10
 
 
 def trace() -> OpenbTrace:

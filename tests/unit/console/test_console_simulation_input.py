@@ -90,6 +90,14 @@ workloads:
 """
 
 
+LAST = "usesCpu: 900m}\n"
+
+
+def fault(members: str) -> str:
+    """The end of the file, and a fault behind it."""
+    return f"{LAST}faults: [{{{members}, lasts: 10s}}]\n"
+
+
 def test_a_cluster_file_is_read_with_its_amounts(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(CLUSTER)
@@ -108,6 +116,13 @@ def test_a_cluster_file_is_read_with_its_amounts(tmp_path: Path) -> None:
         ("replicas: 2, ", "", r"workloads\[0\]: give either replicas or arrivals"),
         ("every: 10s", "every: soon", r"workloads\[1\]\.arrivals\.every: 'soon' is not a duration"),
         ("lastsTo: 2m", "lastsTo: 2s", r"lastsTo: must not be below lastsFrom"),
+        ("replicas: 2", "replicas: 2, gang: 3", r"workloads\[0\]\.gang: must be 0 to 7749, and divide the number of replicas"),
+        (LAST, fault("at: soon, kind: crash, target: scheduler"), r"faults\[0\]\.at: 'soon' is not a duration"),
+        (LAST, fault("at: 1m, kind: flood, target: node-0"), r"Invalid enum value 'flood' - at `\$.faults\[0\].kind`"),
+        (LAST, fault("at: 1m, kind: node-death, target: node-2"), r"faults\[0\].target: must be the name of a node$"),
+        (LAST, fault("at: 1m, kind: crash, target: node-0"), r"must be the name of a service \(metrics-ingest, "),
+        (LAST, fault("at: 1m, kind: partition"), r"must be the name of a node or a service"),
+        (LAST, fault("at: 1m, kind: stall, target: node-0"), r"target: is not given for this kind: it is the log"),
         ("kind: Cluster", "kind: Pod", "is not apiVersion simulation.cotenant.io/v1alpha1, kind Cluster"),
     ],
 )

@@ -46,11 +46,11 @@ def drawn(document: Document) -> Drawn:
         name=text_at(document, "metadata", "name"),
         parent=str(labels.get(LABEL_PARENT) or ROOT),
         tree=str(labels.get(LABEL_TREE) or ""),
-        used=_amounts(mapping_at(document, "status", "used")),
+        used=amounts_of(mapping_at(document, "status", "used")),
         runtime=_noted(annotations.get(f"{_PREFIX}runtime")),
         request=_noted(annotations.get(f"{_PREFIX}request")),
-        minimum=_amounts(mapping_at(document, "spec", "min")),
-        maximum=_amounts(mapping_at(document, "spec", "max")),
+        minimum=amounts_of(mapping_at(document, "spec", "min")),
+        maximum=amounts_of(mapping_at(document, "spec", "max")),
     )
 
 
@@ -62,7 +62,8 @@ def _noted(text: Json) -> Amounts:
         return {}
 
 
-def _amounts(found: Document) -> Amounts:
+def amounts_of(found: Document) -> Amounts:
+    """Return amounts that an object states; none if one cannot be read."""
     try:
         return parse_amounts({name: amount for name, amount in found.items() if isinstance(amount, str | int | float)})
     except QuantityError:

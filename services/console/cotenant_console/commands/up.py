@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from pathlib import Path
 
 import click
@@ -13,6 +12,7 @@ from cotenant_console.durations import parse_duration_seconds
 from cotenant_console.pki.identity import ProvidedCertificate
 from cotenant_console.up.folder_lock import FolderInUseError
 from cotenant_console.up.nats_server import NatsServerMissingError
+from cotenant_console.up.services import DECIDING
 from cotenant_console.up.session import Session, UpOptions
 from cotenant_console.up.stack import NotReadyError
 
@@ -33,6 +33,24 @@ class Duration(click.ParamType[float]):
         return seconds
 
 
+class ServiceFile(click.ParamType[tuple[str, Path]]):
+    """`SERVICE=FILE`, a service that decides and an existing file."""
+
+    name = "service"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Path]:
+        """Parse it; fails with what is wrong."""
+        service, separator, file = str(value).partition("=")
+        if service not in DECIDING:
+            self.fail(f"{service!r} is none of the services {', '.join(DECIDING)}", param, ctx)
+        if not separator:
+            self.fail(f"{service!r} is a service: give SERVICE=FILE", param, ctx)
+        path = Path(file)
+        if not path.is_file():
+            self.fail(f"{file!r} is not a file", param, ctx)
+        return service, path.resolve()
+
+
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -50,6 +68,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--tls-private-key-file", type=_FILE, help="Its key.")
 @click.option("--certificate-authority", type=_FILE, help="The CA that signed it.")
 @click.option("--nats-tls/--no-nats-tls", default=True, show_default=True, help="TLS between NATS and its clients.")
+@click.option(
+    "--config", "configs", type=ServiceFile(), multiple=True, metavar="SERVICE=FILE", help="The configuration of a service."
+)
 @click.option("--allow-root-pods", "root_pods", is_flag=True, help="Pods of this host may run as root.")
 @click.option("--demo", is_flag=True, help="Run the demonstration: a service under load, and batch jobs.")
 @click.option("--for", "for_seconds", type=Duration(), help="Stop after this time and print a summary.")
@@ -63,6 +84,7 @@ def command(
     tls_private_key_file: Path | None,
     certificate_authority: Path | None,
     nats_tls: bool,
+    configs: tuple[tuple[str, Path], ...],
     root_pods: bool,
     demo: bool,
     for_seconds: float | None,
@@ -70,7 +92,9 @@ def command(
     """Start everything on this machine: nats-server (one or three), every service, this host as a node."""
     given = ProvidedCertificate(tls_cert_file, tls_private_key_file, certificate_authority)
     ports = port or 0, nats_port or 0
-    options = UpOptions(data_folder(data), nodes, demo, for_seconds, *ports, int(replicas or 0), given, root_pods, nats_tls)
+    servers = int(replicas or 0)
+    folder = data_folder(data)
+    options = UpOptions(folder, nodes, demo, for_seconds, *ports, servers, given, root_pods, nats_tls, dict(configs))
     try:
         status = asyncio.run(_run(options))
     except (FolderInUseError, NatsServerMissingError, NotReadyError) as error:
@@ -79,6 +103,4 @@ def command(
 
 
 async def _run(options: UpOptions) -> int:
-    # It warns whenever the peer ends a TLS connection.
-    logging.getLogger("asyncio").setLevel(logging.ERROR)
     return await Session(options).run()

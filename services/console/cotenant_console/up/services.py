@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cotenant.model.subjects import encode_token
@@ -52,6 +52,8 @@ class UpRun:
     """The gateway's certificate, and the accepted credentials."""
     root_pods: bool = False
     """Pods may run as root."""
+    configs: Mapping[str, Path] = field(default_factory=dict)
+    """The configuration files of services that have one."""
 
 
 def service_process(run: UpRun, name: str, status_port: int) -> ProcessSpec:
@@ -70,6 +72,7 @@ def service_process(run: UpRun, name: str, status_port: int) -> ProcessSpec:
         "--nats-creds",
         str(run.credentials(user_of(run, name))),
         *(("--nats-ca", str(run.nats_ca)) if run.nats_ca is not None else ()),
+        *(("--config", str(run.configs[name])) if name in run.configs else ()),
         *_own_flags(run, name),
     )
     # The executor ends its pods before it exits, and pods have a grace period.

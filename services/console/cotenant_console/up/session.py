@@ -13,7 +13,8 @@ import math
 import os
 import signal
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -77,6 +78,8 @@ class UpOptions:
     """Pods may run as root."""
     nats_tls: bool = True
     """Clients and servers of NATS speak TLS."""
+    configs: Mapping[str, Path] = field(default_factory=dict)
+    """The configuration files of services that have one."""
 
 
 @dataclass(frozen=True)
@@ -259,6 +262,7 @@ def planned(options: UpOptions, claims: Claims) -> StackPlan:
             nats_ports=(first, *others),
             given=options.given,
             nats_tls=options.nats_tls,
+            configs=options.configs,
             root_pods=options.root_pods or (options.demo and choose_interpreter(SERVICE_SCRIPT).user == 0),
         )
     except (NothingLeftError, ReplicasDifferError) as error:

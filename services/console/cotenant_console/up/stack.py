@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import http.client
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -81,6 +81,8 @@ class StackPlan:
     """Pods may run as root."""
     nats_tls: bool = True
     """Clients and servers of NATS speak TLS."""
+    configs: Mapping[str, Path] = field(default_factory=dict)
+    """The configuration files of services that have one."""
 
 
 class Stack:
@@ -134,6 +136,7 @@ class Stack:
             certificate.ca if certificate is not None else None,
             identity.gateway_flags(),
             self.plan.root_pods,
+            self.plan.configs,
         )
         for name in self.names:
             promised = (*self.status_ports.values(), *(server.monitor_port for server in servers))

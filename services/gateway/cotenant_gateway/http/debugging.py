@@ -1,11 +1,12 @@
-"""`/debug`: what the scheduler would do with a pod, its gangs, and the quotas, for debugging.
+"""`/debug`: what the scheduler would do with a pod, its gangs and reservations, and the quotas, for debugging.
 
 In: GET requests. Out: what the scheduler answers to `SchedulerQuestion` and quota-tree to `QuotaQuestion`: tables as Markdown,
-gangs and quotas as JSON.
+the others as JSON.
 
     /debug/scores/<namespace>/<pod>[?rows=N]       nodes that can take the pod, with scores by plugin (20; at most 1,000)
     /debug/filters/<namespace>/<pod>[?rows=N]      nodes that cannot, each with the filter that refuses it
     /debug/apis/v1/plugins/Coscheduling/gangs      every gang; .../gang/<namespace>/<name>: one
+    /debug/apis/v1/plugins/Reservation/nodeReservations/<node>    the reservations of a node
     /debug/apis/v1/plugins/ElasticQuota/quotas     every quota; ?tree=ID: of one tree; .../quotas/<name>: one;
                                                    ?includePods=true: with their pods
 
@@ -35,6 +36,7 @@ from cotenant_gateway.statuses import ApiError, bad_request, no_such_path, unava
 DEBUG_PREFIX = "/debug/"
 _GANGS = "apis/v1/plugins/Coscheduling"
 _QUOTAS = "apis/v1/plugins/ElasticQuota/quotas"
+_RESERVATIONS = "apis/v1/plugins/Reservation/nodeReservations/"
 
 
 class Debugging:
@@ -73,6 +75,11 @@ def _question(path: str, query: Mapping[str, str]) -> SchedulerQuestion | QuotaQ
         name = unquote(path.removeprefix(f"{_QUOTAS}/"))
         if name and "/" not in name:
             return QuotaQuestion(name=name, tree=query.get("tree"), pods=_includes_pods(query))
+        raise no_such_path()
+    if path.startswith(_RESERVATIONS):
+        node = unquote(path.removeprefix(_RESERVATIONS))
+        if node and "/" not in node:
+            return SchedulerQuestion(about="reservations", name=node)
         raise no_such_path()
     match [unquote(part) for part in path.removeprefix(f"{_GANGS}/").split("/")]:
         case ["gang", namespace, name] if path.startswith(_GANGS) and name:

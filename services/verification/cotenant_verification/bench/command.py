@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from cotenant_console.durations import parse_duration_seconds
-from cotenant_console.up.nats_server import NatsServerMissingError
+from cotenant_console.up.nats_server import DiskTooSmallError, NatsServerMissingError
 from cotenant_verification.bench.colocation.command import command as colocation
 from cotenant_verification.bench.figures import BenchResult, lines
 from cotenant_verification.bench.interruptible import until_told
@@ -205,7 +205,7 @@ def _carry_out(running: Coroutine[None, None, Found]) -> Found:
         return until_told(running)
     except asyncio.CancelledError as error:
         raise click.Abort from error
-    except (BenchError, NatsServerMissingError) as error:
+    except (BenchError, DiskTooSmallError, NatsServerMissingError) as error:
         raise click.ClickException(str(error)) from error
 
 

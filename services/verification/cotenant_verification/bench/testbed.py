@@ -55,13 +55,14 @@ class Testbed:
     async def __aenter__(self) -> Testbed:
         self.folder = Path(tempfile.mkdtemp(prefix="cotenant-bench-"))
         try:
-            for spec in nats_processes(self.folder, members(self.ports))[0]:
+            servers, store_bytes = nats_processes(self.folder, members(self.ports))
+            for spec in servers:
                 prepared = partial(prepare, os.getpid(), spec.timer_slack_us)
                 self._start(spec.name, list(spec.argv), dict(spec.environment), prepared)
             for port in self.ports:
                 await self.until(partial(answers, port), "the NATS server answers", 15)
             self.log = await connect(self.url, "bench")
-            await self.log.declare(replicas=self.replicas, sizes=StreamSizes(history=2 << 30))
+            await self.log.declare(replicas=self.replicas, sizes=StreamSizes.within(store_bytes))
             # The gateway does this while LOG has room, but not every benchmark has a gateway.
             await self.log.enforce(False)
         except BaseException:

@@ -29,7 +29,9 @@ from cotenant_verification.workload.schedule import Schedule, ScheduleEntry, Sch
 PODS = ("", "pods")
 LIMITS = '{"maxNoOfPodsToEvictPerNode":1,"maxNoOfPodsToEvictTotal":2}'
 """The descheduler's limits of one cycle; invariant 6 holds it to them."""
-CONFIGS = {"descheduler-arbiter": LIMITS}
+REVOCATION = '{"monitor_all_quotas":true,"delay_evict_seconds":20}'
+"""Over-use of quotas is taken back, sooner than by default."""
+CONFIGS = {"descheduler-arbiter": LIMITS, "quota-tree": REVOCATION}
 
 Definitions = Callable[[str], ServiceDefinition]
 Action = Callable[["Harness", ScheduleEntry, datetime], bool]

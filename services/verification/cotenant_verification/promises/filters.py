@@ -14,7 +14,7 @@ from functools import cache
 
 from cotenant.api.objects.pod import Pod
 from cotenant.api.objects.pod_resources import pod_requests
-from cotenant.domain.quota.names import LABEL_QUOTA
+from cotenant.domain.quota.names import LABEL_PREEMPTIBLE, LABEL_QUOTA
 from cotenant.domain.reservations.names import ANNOTATION_AFFINITY
 from cotenant.events.envelope import Event
 from cotenant.events.node.runs import RunStatus
@@ -173,7 +173,8 @@ def nodes_with_rooms(view: LogView) -> set[str]:
 
 
 def admitted(view: LogView, pod: Pod, used_by_quota: Used, folded: int) -> bool:
-    """Return whether the pod's quota and its ancestors have room; skipped where the quota follows from the namespace."""
+    """Return whether the pod's quota and its ancestors have room, for one that is not preemptible within the quota's min;
+    skipped where the quota follows from the namespace."""
     label, requests = pod.metadata.labels.get(LABEL_QUOTA, ""), pod_requests(pod)
     for tree, quotas in sorted(view.charges.trees.items()):
         if any(quota.namespaces for quota in _published(quotas)):
@@ -185,7 +186,25 @@ def admitted(view: LogView, pod: Pod, used_by_quota: Used, folded: int) -> bool:
             for resource, most in quota.max.items():
                 if used[quota.quota][resource] + requests.get(resource, 0) > min(most, quota.runtime.get(resource, most)):
                     return False
+        own = published(view, tree, folded)(label)
+        if own is not None and pod.metadata.labels.get(LABEL_PREEMPTIBLE) == "false":
+            kept = _not_preemptible(view, label)
+            if any(kept[resource] + requests.get(resource, 0) > least for resource, least in own.min.items()):
+                return False
     return True
+
+
+def _not_preemptible(view: LogView, quota: str) -> Counter[str]:
+    """What the pods of a quota that are not preemptible have on nodes."""
+    found: Counter[str] = Counter()
+    for node, there in view.placed.items():
+        for placed in placements_of(there):
+            head = view.pods.get((placed.namespace, placed.name))
+            labels = head.metadata.labels if head is not None and head.metadata.uid == placed.uid else {}
+            named = placed.quota == quota and labels.get(LABEL_PREEMPTIBLE) == "false"
+            if named and (node, placed.uid) not in view.ended_runs:
+                found.update(placed.requests)
+    return found
 
 
 def _published(quotas: dict[str, Event]) -> Iterator[QuotaRuntime]:

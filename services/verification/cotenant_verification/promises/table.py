@@ -5,20 +5,22 @@ from __future__ import annotations
 from cotenant_verification.checks.invariants import Invariant
 from cotenant_verification.promises import admission as a
 from cotenant_verification.promises import convergence as r
-from cotenant_verification.promises import evictions as e
 from cotenant_verification.promises import filters as t
 from cotenant_verification.promises import gangs as g
 from cotenant_verification.promises import metrics as m
-from cotenant_verification.promises import migrations as j
-from cotenant_verification.promises import node_evictor as ne
 from cotenant_verification.promises import node_lifecycle as n
 from cotenant_verification.promises import placements as p
-from cotenant_verification.promises import preemption as v
 from cotenant_verification.promises import queue as h
 from cotenant_verification.promises import quotas as q
 from cotenant_verification.promises import reservations as rs
 from cotenant_verification.promises import suppression as s
+from cotenant_verification.promises import waiting_gangs as w
 from cotenant_verification.promises import yarn_capacity as y
+from cotenant_verification.promises.evicting import evictions as e
+from cotenant_verification.promises.evicting import migrations as j
+from cotenant_verification.promises.evicting import node_evictor as ne
+from cotenant_verification.promises.evicting import preemption as v
+from cotenant_verification.promises.evicting import protected as pr
 from cotenant_verification.promises.log import causes as x
 from cotenant_verification.promises.log import durability as k
 from cotenant_verification.promises.log import memory as d
@@ -81,7 +83,13 @@ PROMISES: tuple[Invariant, ...] = (
         name="it_comes_to_rest",
         on_event=(r.nobody_storms, r.waiting_reasons_do_not_flap),
         on_commit=(r.nothing_is_published_twice,),
-        at_rest=(r.no_work_is_left, r.nothing_outlives_its_namespace, t.no_waiting_pod_fits, y.yarn_has_what_nodes_offer),
+        at_rest=(
+            r.no_work_is_left,
+            r.nothing_outlives_its_namespace,
+            t.no_waiting_pod_fits,
+            w.no_waiting_gang_fits,
+            y.yarn_has_what_nodes_offer,
+        ),
         when_idle=(r.idle_phase_is_quiet,),
     ),
     Invariant(
@@ -160,6 +168,11 @@ PROMISES: tuple[Invariant, ...] = (
         number=27,
         name="resizes_stay_within_their_node",
         on_event=(z.admitted_resizes_fit, z.what_is_counted_covers_what_is_admitted),
+    ),
+    Invariant(
+        number=28,
+        name="protected_pods_stay",
+        on_event=(pr.protected_pods_are_chosen_by_nobody, pr.protected_pods_stay),
     ),
 )
 """Promise 10, the fold, is checked when a service is idle (`replay.state_is_the_fold`), promise 19 before it decides

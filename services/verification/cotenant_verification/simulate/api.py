@@ -25,7 +25,7 @@ from cotenant.log.contract import Stored, Write
 from cotenant.log.plans import Outcome, Plan, Written
 from cotenant.simulation import HOP, START, World
 from cotenant.simulation.links import head_of
-from cotenant_console.api.client import Document, Json, text_at
+from cotenant_console.api.client import Document, text_at
 from cotenant_gateway.admission.pods.resizing import RESIZE
 from cotenant_gateway.loop.duties import COLLECTED_EVERY, Cadence, Duties
 from cotenant_gateway.loop.requests import WriteRequests, storing
@@ -35,7 +35,17 @@ from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.statuses import ApiError
 
 SOURCE = "/cell/gateway/0"
-FAMILIES = ("objects.>", "node.>", "metrics.>", "quotas.>", "waiting.>", "migrations.>", "evictions.>")
+FAMILIES = (
+    "objects.>",
+    "node.>",
+    "metrics.>",
+    "quotas.>",
+    "waiting.>",
+    "podgroups.>",
+    "reservations.*",
+    "migrations.>",
+    "evictions.>",
+)
 MAX_REFUSALS_STORED = 1000
 BUDGETS = Cadence(timedelta(seconds=10), after_folds=True)
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -119,9 +129,9 @@ class SimulatedGateway:
         else:
             self.reserve(when, request)
 
-    def documents(self, plural: str) -> list[Json]:
-        """The objects of a core kind as the API would show them, sorted by namespace and name."""
-        return [json.loads(found.document) for found in self.core.objects(REGISTRY["", plural].kind)]
+    def documents(self, plural: str, group: str = "") -> list[Document]:
+        """The objects of a kind as the API would show them, sorted by namespace and name."""
+        return [json.loads(found.document) for found in self.core.objects(REGISTRY[group, plural].kind)]
 
     def step(self, now: datetime, inbox: Sequence[Event], world: World) -> datetime | None:
         """Fold, carry out the requests that are due, then the gateway's duties."""

@@ -1,14 +1,15 @@
 """The cluster that `cotenant simulate -f` reads.
 
-In: a YAML file of kind Cluster (simulation.cotenant.io/v1alpha1): nodes by shape and count, objects as manifests,
-and workloads. A workload is a set of replicas that run as long as the simulation, with a daily load, or jobs that
-arrive at random (exponential gaps from the seed) and last for a while. Out: typed structs. Errors name the file and
-the field.
+In: a YAML file of kind Cluster (simulation.cotenant.io/v1alpha1): nodes by shape and count, objects as manifests, workloads and
+faults. A workload is a set of replicas that run as long as the simulation, with a daily load, or jobs that
+arrive at random (exponential gaps from the seed) and last for a while; either may be gangs. Out: typed structs. Errors name the
+file and the field.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from enum import StrEnum
 from pathlib import Path
 
 import msgspec
@@ -17,11 +18,14 @@ from cotenant.model.quantities import QuantityError, parse_milli, parse_value
 from cotenant_console.api.client import Document
 from cotenant_console.durations import parse_duration_seconds
 from cotenant_console.manifests.documents import ManifestError, parse_manifests
+from cotenant_verification.simulate.participants import SIMULATED_SERVICES
 
 API_VERSION = "simulation.cotenant.io/v1alpha1"
 KIND = "Cluster"
 MAX_NODES = 20_000
 MAX_REPLICAS = 100_000
+MAX_GANG = 7_749
+"""Pods that one batch of the scheduler places."""
 
 
 class _Read(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -68,7 +72,8 @@ class Arrivals(_Read, frozen=True, kw_only=True):
 class Workload(_Read, frozen=True, kw_only=True):
     """One kind of pod, its arrival and its usage. Exactly one of `replicas` and `arrivals` is given.
 
-    `uses_cpu` and `uses_memory`: usage of one pod; empty: the simulated node's own rule from its requests.
+    `gang`: so many pods are placed together or not at all: each arrival is a gang, or the replicas are divided into some; 0: no
+    gangs. `uses_cpu` and `uses_memory`: usage of one pod; empty: the simulated node's own rule from its requests.
     """
 
     name: str
@@ -81,8 +86,27 @@ class Workload(_Read, frozen=True, kw_only=True):
     replicas: int = 0
     load: DailyLoad | None = None
     arrivals: Arrivals | None = None
+    gang: int = 0
     uses_cpu: str = ""
     uses_memory: str = ""
+
+
+class FaultKind(StrEnum):
+    """What happens (`faults`)."""
+
+    NODE_DEATH = "node-death"
+    PARTITION = "partition"
+    CRASH = "crash"
+    STALL = "stall"
+
+
+class PlannedFault(_Read, frozen=True, kw_only=True):
+    """Something fails at a moment, for a time: the node or the service `target`, or the log."""
+
+    at: str
+    kind: FaultKind
+    target: str = ""
+    lasts: str
 
 
 class ClusterFile(_Read, frozen=True, kw_only=True):
@@ -91,6 +115,7 @@ class ClusterFile(_Read, frozen=True, kw_only=True):
     nodes: tuple[NodeShape, ...]
     objects: tuple[dict[str, object], ...] = ()
     workloads: tuple[Workload, ...] = ()
+    faults: tuple[PlannedFault, ...] = ()
 
 
 def read_cluster(path: Path) -> ClusterFile:
@@ -139,6 +164,8 @@ def _check(cluster: ClusterFile, source: str) -> None:
             refuse(where, "give either replicas or arrivals")
         if not 0 <= workload.replicas <= MAX_REPLICAS:
             refuse(f"{where}.replicas", f"must be 0 to {MAX_REPLICAS}")
+        if not 0 <= workload.gang <= MAX_GANG or (workload.gang and workload.replicas % workload.gang):
+            refuse(f"{where}.gang", f"must be 0 to {MAX_GANG}, and divide the number of replicas")
         if workload.uses_cpu:
             _amount(workload.uses_cpu, parse_milli, f"{source}: {where}.usesCpu")
         if workload.uses_memory:
@@ -152,6 +179,33 @@ def _check(cluster: ClusterFile, source: str) -> None:
             shortest = _positive(workload.arrivals.lasts_from, f"{source}: {where}.arrivals.lastsFrom")
             if _positive(workload.arrivals.lasts_to, f"{source}: {where}.arrivals.lastsTo") < shortest:
                 refuse(f"{where}.arrivals.lastsTo", "must not be below lastsFrom")
+    nodes = {name for shape in cluster.nodes for name in node_names(shape)} if cluster.faults else set()
+    for index, fault in enumerate(cluster.faults):
+        _check_fault(fault, nodes, f"{source}: faults[{index}]")
+
+
+_TARGETS = {
+    FaultKind.NODE_DEATH: ("a node",),
+    FaultKind.PARTITION: ("a node", "a service"),
+    FaultKind.CRASH: ("a service",),
+    FaultKind.STALL: (),
+}
+
+
+def _check_fault(fault: PlannedFault, nodes: Container[str], place: str) -> None:
+    _positive(fault.at, f"{place}.at")
+    _positive(fault.lasts, f"{place}.lasts")
+    wanted = _TARGETS[fault.kind]
+    known = ("a node" in wanted and fault.target in nodes) or ("a service" in wanted and fault.target in SIMULATED_SERVICES)
+    if bool(wanted) != bool(fault.target) or (wanted and not known):
+        services = f" ({', '.join(SIMULATED_SERVICES)})" if "a service" in wanted else ""
+        what = f"must be the name of {' or '.join(wanted)}{services}" if wanted else "is not given for this kind: it is the log"
+        raise ManifestError(f"{place}.target: {what}")
+
+
+def node_names(shape: NodeShape) -> list[str]:
+    """The names of a shape's nodes."""
+    return [f"{shape.name}-{index}" for index in range(shape.count)]
 
 
 def _amount(text: str, parse: Callable[[str], int], place: str) -> int:

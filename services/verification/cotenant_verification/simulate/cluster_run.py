@@ -7,7 +7,7 @@ nothing in it comes from a wall clock, and the digest over every event of the lo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from hashlib import blake2b
 from typing import cast
@@ -22,12 +22,13 @@ from cotenant_console.up.journal import SUPPRESS_TOPIC, shrinks
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from cotenant_node_executor.simulated.participant import NodeParticipant
 from cotenant_verification.simulate.api import SimulatedGateway
-from cotenant_verification.simulate.cluster_file import ClusterFile
-from cotenant_verification.simulate.participants import participant
+from cotenant_verification.simulate.cluster_file import ClusterFile, node_names
+from cotenant_verification.simulate.faults import Faults
+from cotenant_verification.simulate.groups import gangs_of, group_lines, quotas_of, reservations_of
+from cotenant_verification.simulate.participants import SIMULATED_SERVICES, participant, service_of
 from cotenant_verification.simulate.tally import SimulationTally
-from cotenant_verification.simulate.workloads import arrivals, node_names
+from cotenant_verification.simulate.workloads import arrivals
 
-SIMULATED_SERVICES = ("metrics-ingest", "batch-resource-calculator", "quota-tree", "scheduler", "descheduler-arbiter")
 SETTLE = timedelta(seconds=2)
 """Built-in objects and the file's objects come first, the nodes after half of it, then the workloads."""
 SLICES = 100
@@ -69,20 +70,27 @@ def _run_cluster(cluster: ClusterFile, span_seconds: float, seed: int, progress:
     world.watchers += [tally.add, recorder.add]
     world.add(gateway)
     _declare(cluster, gateway)
-    for service in SIMULATED_SERVICES:
-        world.add(participant(service, gateway))
+    services = {service: participant(service, gateway) for service in SIMULATED_SERVICES}
+    for made in services.values():
+        world.add(made)
     world.run_until(START + SETTLE / 2)
+    nodes: dict[str, tuple[NodeParticipant, NodeSize]] = {}
     for shape in cluster.nodes:
         size = NodeSize(shape.cpu_milli, shape.memory_bytes)
         for name in node_names(shape):
-            world.add(NodeParticipant(simulated_node(name, size, seed=seed)))
+            nodes[name] = NodeParticipant(simulated_node(name, size, seed=seed)), size
+            world.add(nodes[name][0])
     begin = START + SETTLE
+    processes = {service: service_of(made) for service, made in services.items()}
+    faults = Faults(cluster.faults, begin, seed, nodes, processes)
+    if cluster.faults:
+        world.add(faults)
     for at, pod in arrivals(cluster, seed, span_seconds):
         gateway.create(begin + timedelta(seconds=at), pod)
     for step in range(1, SLICES + 1):
         world.run_until(begin + timedelta(seconds=span_seconds * step / SLICES))
         progress(step / SLICES)
-    return result_document(gateway, tally, recorder, world, span_seconds, seed)
+    return result_document(gateway, tally, recorder, world, span_seconds, seed, faults.happened)
 
 
 def _declare(cluster: ClusterFile, gateway: SimulatedGateway) -> None:
@@ -108,7 +116,13 @@ def capacity_of(cluster: ClusterFile) -> dict[str, int]:
 
 
 def result_document(
-    gateway: SimulatedGateway, tally: SimulationTally, recorder: Recorder, world: World, span_seconds: float, seed: int
+    gateway: SimulatedGateway,
+    tally: SimulationTally,
+    recorder: Recorder,
+    world: World,
+    span_seconds: float,
+    seed: int,
+    faults: Mapping[str, int],
 ) -> Document:
     """The result of a run; every mapping in a stated order."""
     nodes, pods = gateway.documents("nodes"), gateway.documents("pods")
@@ -124,6 +138,10 @@ def result_document(
         "neverPlaced": tally.never_placed,
         "reasons": dict(sorted(tally.reasons().items())),
         "suppressions": recorder.suppressions,
+        "faults": dict(sorted(faults.items())),
+        "gangs": gangs_of(pods),
+        "reservations": reservations_of(gateway.documents("reservations", "scheduling.koordinator.sh")),
+        "quotas": quotas_of(gateway.documents("elasticquotas", "scheduling.sigs.k8s.io")),
         "refused": [f"{request.what}: {request.message}" for request in gateway.refused],
         "nodes": [_node(figures) for figures in node_figures(nodes, pods)],
         "waiting": _waiting(pods),
@@ -141,7 +159,7 @@ def _node(figures: NodeFigures) -> Document:
     }
 
 
-def _waiting(pods: list[Json]) -> list[Json]:
+def _waiting(pods: Iterable[Json]) -> list[Json]:
     """Pods that wait at the end, with the scheduler's messages."""
     found: list[Json] = []
     for pod in pods:
@@ -160,7 +178,7 @@ def document_lines(document: Document) -> list[str]:
         f"placed {text_at(document, 'placed')} pods, {text_at(document, 'neverPlaced')} never; "
         f"{text_at(document, 'suppressions')} suppressions",
     ]
-    for key in ("pods", "reasons"):
+    for key in ("pods", "gangs", "faults", "reasons"):
         section = mapping_at(document, key)
         if section:
             lines.append(f"{key}: " + ", ".join(f"{count} {name}" for name, count in section.items()))
@@ -170,8 +188,12 @@ def document_lines(document: Document) -> list[str]:
             f"{text_at(node, 'batchCpuMilli')}m, batch-memory {text_at(node, 'batchMemoryUsedMiB')} of "
             f"{text_at(node, 'batchMemoryMiB')} MiB"
         )
-    for key in ("refused", "waiting"):
-        for item in list_at(document, key):
-            text = f"{text_at(item, 'pod')}: {text_at(item, 'message')}" if isinstance(item, dict) else str(item)
-            lines.append(f"{key} {text}")
+    lines += group_lines(list_at(document, "reservations"), list_at(document, "quotas"))
+    lines += [f"refused {item}" for item in list_at(document, "refused")]
+    alike: dict[str, list[str]] = {}
+    for item in list_at(document, "waiting"):
+        alike.setdefault(text_at(item, "message"), []).append(text_at(item, "pod"))
+    for message, pods in alike.items():
+        more = f" and {len(pods) - 1} more" if len(pods) > 1 else ""
+        lines.append(f"waiting {pods[0]}{more}: {message}")
     return lines

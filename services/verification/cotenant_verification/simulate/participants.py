@@ -14,6 +14,15 @@ from cotenant_console.definitions import definition
 from cotenant_verification.simulate.api import SimulatedGateway
 from cotenant_verification.simulate.requests import GatewayRequest, RequestingParticipant
 
+SIMULATED_SERVICES = ("metrics-ingest", "batch-resource-calculator", "quota-tree", "scheduler", "descheduler-arbiter")
+
+
+def service_of(made: Participant) -> ServiceParticipant:
+    """Return the process of a participant that `participant` has made."""
+    service = made.service if isinstance(made, RequestingParticipant) else made
+    assert isinstance(service, ServiceParticipant)
+    return service
+
 
 def participant(
     service: str, gateway: SimulatedGateway, config: str = "{}", tick: timedelta = TICK

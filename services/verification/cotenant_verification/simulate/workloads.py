@@ -2,7 +2,7 @@
 
 In: workloads, a seed, a span. Out: Pod documents, each with the moment at which it is created. Random gaps and durations come
 from one generator per workload, seeded by the run's seed and the workload's name: adding a workload to the file does not change
-the others.
+the others. The pods of a gang arrive together; annotations name their gang.
 """
 
 from __future__ import annotations
@@ -12,15 +12,11 @@ from random import Random
 
 from cotenant_console.api.client import Document
 from cotenant_console.durations import parse_duration_seconds
-from cotenant_verification.simulate.cluster_file import ClusterFile, NodeShape, Workload
+from cotenant_verification.simulate.cluster_file import ClusterFile, Workload
 
 USAGE = "cotenant.io/simulated-usage"
 DURATION = "cotenant.io/simulated-duration"
-
-
-def node_names(shape: NodeShape) -> list[str]:
-    """The names of a shape's nodes."""
-    return [f"{shape.name}-{index}" for index in range(shape.count)]
+GANG = "gang.scheduling.koordinator.sh"
 
 
 def arrivals(cluster: ClusterFile, seed: int, span_seconds: float) -> Iterator[tuple[float, Document]]:
@@ -45,12 +41,18 @@ def _jobs(workload: Workload, seed: int, span_seconds: float) -> Iterator[tuple[
         lasts = chance.uniform(shortest, longest)
         if at >= span_seconds:
             return
-        yield at, pod_document(workload, index, f"{round(lasts * 1000)}ms")
+        for member in range(max(workload.gang, 1)):
+            yield at, pod_document(workload, index * max(workload.gang, 1) + member, f"{round(lasts * 1000)}ms")
 
 
 def pod_document(workload: Workload, index: int, duration: str) -> Document:
     """One pod of a workload, with its usage as annotations that simulated nodes read."""
     annotations: Document = dict(workload.annotations)
+    if workload.gang:
+        annotations |= {
+            f"{GANG}/name": f"{workload.name}-gang-{index // workload.gang}",
+            f"{GANG}/min-available": str(workload.gang),
+        }
     usage = usage_text(workload)
     if usage:
         annotations[USAGE] = usage

@@ -2,7 +2,8 @@
 
 In: a header, the machines' CPUs. Out: entries. Applications in three namespaces, each of one kind of constraint; a run has some
 of the kinds. Two teams' namespaces change their tier, which (anti-)affinity of other namespaces is about, and end at times.
-Modest pods fill the machines, vital ones come later and have them end where their budget allows it; patient ones wait.
+Modest pods fill the machines, vital ones come later and have them end where their budget allows it; patient ones wait. Some
+modest pods must not be preempted.
 """
 
 from __future__ import annotations
@@ -106,13 +107,15 @@ def _contest(chance: Random, header: Header, capacity: int) -> list[ScheduleEntr
     ]
     budget: Args = {"min_available": chance.choice((0, 1, 2)), "app": "modest"}
     entries.append(ScheduleEntry(at_ms=NAMESPACES_MS + 700, kind="create-budget", target=f"{TEAMS[0]}/modest", args=budget))
-    each = 1_000
+    each, protected = 1_000, Random(f"protected-modest/{header.seed}")
     begin = chance.randrange(SETTLE_MS, header.span_ms // 2)
     for index in range(min(capacity * 6 // 10 // each, 40)):
         args: Args = {"class": "ls", "app": "modest", "cpu": each, "memory_mib": 64, "priority": "modest"}
         args |= {"use_low": 20, "use_high": 60, "period": 300}
         if chance.random() < 0.5:
             args["lasts"] = chance.choice((60, 180, 600))
+        if protected.random() < 0.25:
+            args["protected"] = protected.choice(("quota", "preemption"))
         entries.append(
             ScheduleEntry(at_ms=begin + 20 * index, kind="create-pod", target=f"{TEAMS[0]}/modest-{index}", args=args)
         )

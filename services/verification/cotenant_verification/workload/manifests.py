@@ -43,7 +43,8 @@ def resized(args: Args) -> Document:
 
 def pod(target: str, args: Args) -> Document:
     """A service (`ls`), a batch job on overcommitted resources (`batch`), or a job on the machine's own resources (`job`).
-    `evicted_at`: it permits its eviction by its node, with this eviction priority."""
+    `evicted_at`: it permits its eviction by its node, with this eviction priority. `protected`: `quota`, not preemptible;
+    `preemption`, not to be preempted."""
     namespace, name = located(target)
     kind = args["class"]
     requests = _requests(args)
@@ -52,6 +53,10 @@ def pod(target: str, args: Args) -> Document:
         labels[REVISION_LABEL] = str(args["revision"])
     if "quota" in args:
         labels[f"{QUOTA}/name"] = str(args["quota"])
+    if args.get("protected") == "quota":
+        labels[f"{QUOTA}/preemptible"] = "false"
+    elif args.get("protected") == "preemption":
+        labels[f"{SCHEDULING}/disable-preemptible"] = "true"
     if "claim" in args:
         labels[CLAIM] = str(args["claim"])
     if "evicted_at" in args:

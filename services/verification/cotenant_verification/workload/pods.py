@@ -2,7 +2,7 @@
 
 In: a header, the machines' CPUs. Out: entries. Some services are greedy: they use far more than they ask for, so that their
 nodes become hot. Jobs run on overcommitted or on the machines' own resources, in quotas or not; some name their node, or select
-it by its label, and that node may not be there.
+it by its label, and that node may not be there. Some of those in quotas are not preemptible.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ def _jobs(chance: Random, header: Header, capacity: int) -> list[ScheduleEntry]:
     """
     entries: list[ScheduleEntry] = []
     mean_gap_ms = max(2_000, 120_000_000 // max(capacity, 1))
+    protected = Random(f"protected/{header.seed}")
     tide = _tide(header)
     at, index = float(SETTLE_MS), 0
     while True:
@@ -84,6 +85,8 @@ def _jobs(chance: Random, header: Header, capacity: int) -> list[ScheduleEntry]:
         }
         if chance.random() < 0.6:
             args["quota"] = LEAVES[chance.randrange(len(LEAVES))]
+            if protected.random() < 0.2:
+                args["protected"] = "quota"
         if chance.random() < 0.08:
             # One beyond the last: a node that does not exist, unless a machine comes back under another name.
             args[chance.choice(("named", "selects"))] = f"n{chance.randrange(header.nodes + 1)}"

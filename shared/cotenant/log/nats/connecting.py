@@ -30,6 +30,8 @@ CLUSTER_PING_SECONDS = 2
 async def connected(url: str, service: str, access: Access) -> BusClient:
     """Connect, trying forever (the server may start later than the service), and reconnect forever. `url` names one server,
     or several with commas between. Raises AccessError for credentials that cannot be used."""
+    # It warns whenever the peer ends a TLS connection.
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
     urls = [access.url(word.strip()) for word in url.split(",")]
     options, api = access.options(), access.api
     reported: set[str] = set()

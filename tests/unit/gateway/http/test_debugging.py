@@ -14,6 +14,7 @@ from cotenant_gateway.statuses import ApiError
 
 GANGS = "/debug/apis/v1/plugins/Coscheduling"
 QUOTAS = "/debug/apis/v1/plugins/ElasticQuota/quotas"
+RESERVATIONS = "/debug/apis/v1/plugins/Reservation/nodeReservations"
 
 
 Question = SchedulerQuestion | QuotaQuestion
@@ -53,6 +54,7 @@ def saying(text: str = "", *, json: bool = False, error: str = "") -> tuple[byte
         ),
         (f"{GANGS}/gangs", {}, SchedulerQuestion(about="gangs")),
         (f"{GANGS}/gang/default/train", {}, SchedulerQuestion(about="gang", namespace="default", name="train")),
+        (f"{RESERVATIONS}/node%2D1", {}, SchedulerQuestion(about="reservations", name="node-1")),
         (QUOTAS, {}, QuotaQuestion()),
         (QUOTAS, {"tree": "", "includePods": "true"}, QuotaQuestion(tree="", pods=True)),
         (f"{QUOTAS}/team%2Da", {"includePods": "false"}, QuotaQuestion(name="team-a")),
@@ -83,6 +85,9 @@ def test_tables_are_markdown_and_gangs_are_json() -> None:
         f"{GANGS}/scores/default/web",
         f"{GANGS}/gang/default",
         GANGS,
+        RESERVATIONS,
+        f"{RESERVATIONS}/",
+        f"{RESERVATIONS}/a/b",
         f"{QUOTAS}/",
         f"{QUOTAS}/a/b",
         f"{QUOTAS}x",

@@ -23,7 +23,8 @@ class GangCheck:
         self._members: dict[str, set[str]] = {}
         self._placed: dict[str, dict[str, int]] = {}
         """By gang and member, the number of the run."""
-        self._run = 0
+        self.commit = 0
+        """The number of the run of messages that was noted last."""
         self._last = 0
 
     def submitted(self, pod: Pod) -> None:
@@ -41,13 +42,13 @@ class GangCheck:
     def decided(self, event: Event) -> None:
         """Note a message of the scheduler."""
         if event.sequence != self._last + 1:
-            self._run += 1
+            self.commit += 1
         self._last = event.sequence
 
     def placed(self, pod: str) -> None:
         """The last noted message placed a pod."""
         if gang := self._gang_of.get(pod):
-            self._placed.setdefault(gang, {})[pod] = self._run
+            self._placed.setdefault(gang, {})[pod] = self.commit
 
     def waits(self, pod: str) -> str:
         """Return the gang of a pod if all of its members exist; empty for a pod without a gang."""

@@ -174,7 +174,7 @@ class NodeRoom:
 
     def __init__(self) -> None:
         self.pods: dict[str, tuple[PodRequirements, Placement]] = {}
-        self._taken: Counter[str] = Counter()
+        self.taken: Counter[str] = Counter()
         self._estimates: Counter[str] = Counter()
         self._acting = 0
         """Pods that act as reservations."""
@@ -182,7 +182,7 @@ class NodeRoom:
     def add(self, name: str, need: PodRequirements, placement: Placement) -> None:
         """Add a pod that is placed here."""
         self.pods[name] = (need, placement)
-        self._taken.update(need.requests)
+        self.taken.update(need.requests)
         self._estimates.update(need.estimate)
         self._acting += used_by(placement) == placement.uid
 
@@ -190,7 +190,7 @@ class NodeRoom:
         """Remove a pod; return what it required."""
         need, placement = self.pods.pop(name)
         self._acting -= used_by(placement) == placement.uid
-        self._taken.subtract(need.requests)
+        self.taken.subtract(need.requests)
         self._estimates.subtract(need.estimate)
         return need
 
@@ -200,7 +200,7 @@ class NodeRoom:
         capacity = facts.allocatable()
         twice = self._counted_twice(placement)
         for name, amount in need.requests.items():
-            free = capacity.get(name, 0) - self._taken[name] + twice[name]
+            free = capacity.get(name, 0) - self.taken[name] + twice[name]
             if amount > free:
                 return f"{name} short by {amount - free}"
         spec = need.pod.spec

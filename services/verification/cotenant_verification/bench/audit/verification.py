@@ -4,8 +4,8 @@ In: LOG's events of nodes, quotas, pods and placements, in order. Out: `AuditRes
 its basis: the facts of its node and quota that its causes name (none older than those of an earlier decision about
 the same), and the placements before it: all resources and the number of pods, cordon, node selector and affinity, taints,
 host ports, load thresholds of the default policy (`rooms`); affinity, anti-affinity and spread (`neighbours`); the quota's
-max. Nothing is placed twice; gangs are placed whole (`gangs`). And every pod or gang without a placement fits no node, or
-not its quota, in the final state.
+max; what reservations keep (`reservations`). Nothing is placed twice; gangs are placed whole (`gangs`). And every pod or gang
+without a placement fits no node, or not its quota, in the final state.
 
 Unsupported features (init containers, daemons, pods that name their node) are errors, not ignored.
 """
@@ -28,22 +28,28 @@ from cotenant.events.node.resources import NodeResources
 from cotenant.events.node.runs import ExecutorStatus
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
+from cotenant.events.reservations import ReservationShare, ReservationStatus
 from cotenant.model.names import RESOURCE_PODS
 from cotenant.model.subjects import node_subject, tokens
 from cotenant_verification.bench.audit.gangs import GangCheck
 from cotenant_verification.bench.audit.neighbours import Neighbours
+from cotenant_verification.bench.audit.reservations import ReservationCheck
 from cotenant_verification.bench.audit.rooms import Facts, NodeRoom, PodRequirements, need_of
 
 SHOWN = 20
+RESERVATIONS = "objects.scheduling%2Ekoordinator%2Esh.reservations."
 READ = (
     "objects.core.nodes.>",
     "objects.core.pods.>",
     "metrics.*",
     "objects.scheduling%2Esigs%2Ek8s%2Eio.elasticquotas.>",
+    f"{RESERVATIONS}>",
     "node.*.resources",
     "node.*.executor",
     "node.*.condition",
     "node.*.placement.>",
+    "node.*.reservation.*",
+    "reservations.*",
     "waiting.>",
 )
 """The subjects of LOG that `verify` needs."""
@@ -72,6 +78,7 @@ class _Check:
         self.placed: dict[str, str] = {}
         self.quotas: dict[str, ElasticQuotaView] = {}
         self.gangs = GangCheck()
+        self.reservations = ReservationCheck()
         self.used: dict[str, dict[str, int]] = {}
         self.nominated: dict[str, str] = {}
         self.wrong: list[str] = []
@@ -94,9 +101,19 @@ class _Check:
             self.nominated.pop(data.name, None)
             if data.nomination is not None and not event.tombstone:
                 self.nominated[data.name] = data.nomination.node
+        elif isinstance(data, ReservationShare):
+            self.gangs.decided(event)
+            self.reservations.shared(data, event.tombstone, self.gangs.commit)
+        elif isinstance(data, ReservationStatus):
+            self.gangs.decided(event)
+            self.reservations.stated(data, event.tombstone)
+        elif subject.startswith(RESERVATIONS):
+            assert isinstance(data, ObjectStored), f"the check does not support reservations that are deleted: {subject}"
+            self.reservations.declared(data.object)
         elif subject.startswith("objects.core.pods."):
             assert isinstance(data, ObjectStored), f"the check does not support pods that end: {subject}"
             pod = decode_pod(data.object)
+            self.reservations.submitted(pod)
             self.needs[tokens(subject)[-1]] = self._need(pod, bytes(data.object))
             self.gangs.submitted(pod)
         else:
@@ -141,6 +158,7 @@ class _Check:
                 need = self.rooms[data.node].remove(data.name)
                 self.neighbours.add(need, data.node, -1)
                 self._charge(need, -1)
+                self.reservations.removed(data.name)
             return
         if data.phase is not PlacementPhase.BOUND or self.placed.get(data.name) == data.node:
             return
@@ -159,7 +177,14 @@ class _Check:
             return
         need = self.needs[data.name]
         now = event.time or self.now
-        refusal = self._quota_refusal(need) or self._refusal(need, data.node, now) or self.neighbours.judge(need)(data.node)
+        used = data.allocation.reservation.uid if data.allocation is not None and data.allocation.reservation else ""
+        refusal = (
+            self._quota_refusal(need)
+            or self._refusal(need, data.node, now, used)
+            or self.neighbours.judge(need)(data.node)
+        )
+        for finding in self.reservations.placed(data, need.pod.metadata.labels, need.requests, self.gangs.commit):
+            self.say(f"pod {data.name} ({event.ref}) {finding}")
         if refusal:
             self.say(f"pod {data.name} does not fit node {data.node} ({event.ref}): {refusal}")
         self.placed[data.name] = data.node
@@ -168,8 +193,19 @@ class _Check:
         self.neighbours.add(need, data.node)
         self._charge(need, 1)
 
-    def _refusal(self, need: PodRequirements, node: str, now: datetime) -> str:
-        return self.rooms[node].refusal(need, self.facts[node], now)
+    def _refusal(self, need: PodRequirements, node: str, now: datetime, used: str = "") -> str:
+        """Why a node refuses a pod; `used`: the uid of the reservation that it uses."""
+        room, facts = self.rooms[node], self.facts[node]
+        for name, kept in self.reservations.kept_from(node, need.requests, used).items():
+            short = need.requests.get(name, 0) + room.taken[name] + kept - facts.allocatable().get(name, 0)
+            if short > 0 and name in need.requests:
+                return f"{name} short by {short} beside what reservations hold"
+        return room.refusal(need, facts, now)
+
+    def _takes(self, need: PodRequirements, node: str) -> bool:
+        """Whether a node takes a waiting pod now, in a reservation of the pod's or beside all."""
+        usable = self.reservations.usable(node, need.pod.metadata.labels)
+        return any(not self._refusal(need, node, self.now, uid) for uid in ("", *usable))
 
     def _charge(self, need: PodRequirements, sign: int) -> None:
         for quota in self._way_up(need.quota):
@@ -218,10 +254,10 @@ class _Check:
                 continue
             elsewhere = self.neighbours.judge(need)
             for node in sorted(self.rooms):
-                if not self._refusal(need, node, self.now) and not elsewhere(node):
+                if self._takes(need, node) and not elsewhere(node):
                     self.say(f"pod {name} waits although it fits node {node}")
                     break
-        for finding in self.gangs.findings():
+        for finding in (*self.gangs.findings(), *self.reservations.findings()):
             self.say(finding)
 
     def _fit_together(self, members: list[str]) -> bool:
@@ -248,7 +284,11 @@ class _Check:
 def verify(events: Iterable[Event]) -> AuditResult:
     """Check everything; `events` are all that LOG holds of READ, in its order."""
     check = _Check()
-    for event in events:
+    log = list(events)
+    for event in log:
+        if isinstance(event.data, ReservationShare) and event.tombstone:
+            check.reservations.will_end(event.data)
+    for event in log:
         check.read(event)
     check.unplaced()
     return AuditResult(len(check.placed), len(check.needs) - len(check.placed), tuple(check.wrong))

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectDeleted, ObjectStored
-from cotenant.model.subjects import node_subject, pod_subject, tokens
+from cotenant.events.reservations import ReservationStatus
+from cotenant.model.subjects import node_subject, pod_subject, reservation_status_subject, tokens
 from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import LogView
 from cotenant_verification.checks.records import revisions_of
+
+KEPT = timedelta(days=1)
+"""How long a reservation that has ended is kept."""
 
 
 def an_acknowledged_revision_stays(view: LogView, event: Event) -> Wrong:
@@ -26,7 +32,7 @@ def an_acknowledged_revision_stays(view: LogView, event: Event) -> Wrong:
 
 def an_acknowledged_object_stays(view: LogView, event: Event) -> Wrong:
     """An acknowledged object ends only if its deletion, or that of its namespace, was requested; or if it is a pod that has
-    finished on a node that was removed, and its tombstone says so."""
+    finished on a node that was removed, or a reservation that has ended and is no longer kept, and its tombstone says so."""
     data = event.data
     if not isinstance(data, ObjectDeleted):
         return
@@ -39,7 +45,7 @@ def _may_end(view: LogView, event: Event) -> bool:
     """Whether the object was being deleted, or its namespace was: an unanswered request may have done that."""
     before, namespace = view.before(event), tokens(event.subject)[3]
     asked = (before is not None and view.ends(before)) or (namespace != "_" and view.namespace_ends(namespace))
-    return asked or _was_collected(view, event)
+    return asked or _was_collected(view, event) or _no_longer_kept(view, event)
 
 
 def _was_collected(view: LogView, event: Event) -> bool:
@@ -48,6 +54,18 @@ def _was_collected(view: LogView, event: Event) -> bool:
     assert isinstance(data, ObjectDeleted)
     nodes = [node for node, uid in view.ended_runs if uid == data.uid]
     return bool(data.reason) and any(node_subject(node) not in view.last for node in nodes)
+
+
+def _no_longer_kept(view: LogView, event: Event) -> bool:
+    """Whether it was a reservation that had ended a day ago, or whose node has no object, and its tombstone says why."""
+    data, parts = event.data, tokens(event.subject)
+    assert isinstance(data, ObjectDeleted)
+    stated = view.last.get(reservation_status_subject(parts[4])) if parts[2] == "reservations" and data.reason else None
+    if stated is None or not isinstance(stated.data, ReservationStatus) or not stated.data.ended:
+        return False
+    alone = stated.data.node != "" and node_subject(stated.data.node) not in view.last
+    old = event.time is not None and stated.time is not None and event.time - stated.time > KEPT
+    return stated.data.uid == data.uid and (alone or old)
 
 
 def stale_writes_are_refused(moment: Moment) -> Wrong:

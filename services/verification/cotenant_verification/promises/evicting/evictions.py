@@ -12,7 +12,7 @@ from cotenant.model.subjects import migration_subject
 from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import LogView
 from cotenant_verification.checks.records import CommitSeen
-from cotenant_verification.promises.limits import (
+from cotenant_verification.promises.evicting.limits import (
     CYCLE_SECONDS,
     EVICT_BURST,
     EVICT_QPS,

@@ -1,0 +1,1 @@
+"""Promises about evictions: limits, migration jobs, the evictors of nodes, preemption."""
