@@ -25,7 +25,7 @@ from cotenant.events.migrations import Migration
 from cotenant.events.node.conditions import NodeCondition
 from cotenant.events.node.metrics import NodeMetricComputed
 from cotenant.events.node.resources import NodeResources
-from cotenant.events.node.runs import ExecutorStatus, RunStatus
+from cotenant.events.node.runs import ExecutorStatus, RunStatus, reports_stop
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.quotas import QuotaRuntime
@@ -71,6 +71,9 @@ class LogView:
         """Pod's uid to the nodes that hold a place for it."""
         self.ended_runs: dict[tuple[str, str], int] = {}
         """(node, uid) to the sequence of the report that the pod has ended there."""
+        self.stopped: set[tuple[str, str]] = set()
+        """(node, uid) of placed pods that their node has stopped: it counts them no longer, the scheduler until their placement
+        ends."""
         self.charges = Charges()
         self.quotas = QuotasAsDecided()
         self.moves: dict[str, Migration] = {}
@@ -145,6 +148,9 @@ class LogView:
         elif isinstance(data, RunStatus):
             if data.phase.terminal and not event.tombstone:
                 self._see_end(event, data)
+            placed = self.placed[data.node].get((data.namespace, data.name)) if reports_stop(event) else None
+            if placed is not None and isinstance(placed.data, Placement):
+                self.stopped.add((data.node, placed.data.uid))
         elif isinstance(data, ExecutorStatus | NodeCondition | NodeResources | NodeMetricComputed | QuotaRuntime):
             self._keep(event)
             if isinstance(data, QuotaRuntime):
@@ -168,6 +174,8 @@ class LogView:
         before = event_before.data if event_before is not None and isinstance(event_before.data, Placement) else None
         if before is not None:
             self.places[before.uid].discard(data.node)
+            if event.tombstone or data.phase is not PlacementPhase.TERMINATING or before.uid != data.uid:
+                self.stopped.discard((data.node, before.uid))
         holds = not event.tombstone and data.phase is not PlacementPhase.GONE
         if holds:
             self.placed[data.node][key] = event

@@ -40,6 +40,8 @@ def admitted_resizes_fit(view: LogView, event: Event) -> Wrong:
     offered = _offered(view, data.node, data.resize.sequence, event.sequence) if grows else {}
     used: Counter[str] = Counter()
     for placement in view.held(data.node, event.sequence) if grows else ():
+        if (data.node, placement.uid) in view.stopped:
+            continue
         if placement.reason != NAMED_BY_POD or run_subject(data.node, placement.namespace, placement.name) in view.last:
             used.update(admitted(view, placement))
     for name in grows:
