@@ -69,9 +69,10 @@ OF_PODS = {
     "koordlet_be_suppress_cpu_cores",
     "koordlet_be_numa_node_memory_bytes",
     *(f"koordlet_node_predicted_resource_{name}" for name in ("reclaimable", "peak")),
+    *(f"scheduler_reservation_{name}" for name in ("status_phase", "resource")),
 }
 """Shown where there are pods, host applications, NUMA nodes, caches, collectors, a suppression, a written control group, a
-prediction (unit tests of node-executor, of metrics-ingest)."""
+prediction, a Reservation (unit tests of node-executor, of metrics-ingest, of scheduler)."""
 MAX_SERIES = 200
 NOT_BASE_UNITS = re.compile(r"_(ms|milli\w*|microseconds|minutes|hours|kib|mib|gib|kb|mb|percent|pct)(_|$)")
 
