@@ -80,3 +80,21 @@ def test_an_interrupted_run_leaves_nothing(tmp_path: Path, number: signal.Signal
     assert "Aborted" in errors
     assert list(tmp_path.iterdir()) == []
     assert processes_naming(str(tmp_path)) == []
+
+
+def test_a_churn_that_is_told_to_end_leaves_nothing(tmp_path: Path) -> None:
+    process = bench(tmp_path, "churn", "--rate", "1", "--for", "10m", "--nodes", "1")
+
+    def started() -> bool:
+        """The stack writes where it is once it is ready, and then the pods are created."""
+        assert process.poll() is None, outcome(process)
+        return any(tmp_path.glob("cotenant-churn-*/data/endpoint.json"))
+
+    wait_for("the stack", started, LIMIT_SECONDS)
+    assert processes_naming(str(tmp_path))
+    process.send_signal(signal.SIGTERM)
+    status, _, errors = outcome(process)
+    assert status == 1
+    assert "Aborted" in errors
+    assert list(tmp_path.iterdir()) == []
+    assert processes_naming(str(tmp_path)) == []

@@ -164,7 +164,7 @@ def churn(
     running = bench.run(
         rate, life, seconds, nodes, pause, lambda each: click.echo(_line(each), err=True), verify=verify, nats_tls=nats_tls
     )
-    found = asyncio.run(running)
+    found = _carry_out(running)
     if output == "json":
         click.echo(msgspec.json.encode(found).decode())
     else:
