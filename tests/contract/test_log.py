@@ -31,7 +31,8 @@ from cotenant.log.contract import (
 from cotenant.log.memory import MemoryLog
 from cotenant.log.nats.consumer import GATHERED_EXPIRES_SECONDS, HURRIED_SECONDS
 from cotenant.log.nats.declaring import FIRST_BYTES
-from cotenant.log.nats.log import connect
+from cotenant.log.nats.log import NatsLog, connect
+from cotenant.log.nats.reader import NatsReader
 from cotenant.log.nats.streams import StreamSizes, stream_configs
 from cotenant.log.storing import find_out, store_batch
 from tests.contract.logs import AnyLog
@@ -63,6 +64,17 @@ async def read(reader: Reader, count: int) -> list[Event]:
             found.extend(await reader.pull(100, 1.0))
     assert len(found) == count
     return found
+
+
+async def loaded_reader(log: NatsLog) -> NatsReader:
+    """A reader of metrics that has read the only one, and goes on with its consumer."""
+    await log.declare()
+    await store(log, metric("a", 1))
+    reader = await log.follow(LOG, ["metrics.*"])
+    await read(reader, 1)
+    assert not await reader.pull(1, 0.01), "the load is over, the consumer stands"
+    reader.loaded()
+    return reader
 
 
 async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
@@ -376,12 +388,7 @@ async def test_usage_keeps_four_messages_a_subject(log: AnyLog) -> None:
 
 async def test_a_reader_resumes_after_the_server_was_killed(nats_server: NatsServer) -> None:
     log = await connect(nats_server.url, "test")
-    await log.declare()
-    await store(log, metric("a", 1))
-    reader = await log.follow(LOG, ["metrics.*"])
-    await read(reader, 1)
-    assert not await reader.pull(1, 0.01), "the load is over, the consumer stands"
-    reader.loaded()
+    reader = await loaded_reader(log)
     nats_server.kill()
     lost = await log.append([Write(event=metric("a", 2))])
     assert isinstance(lost, NoAnswer)
@@ -407,12 +414,7 @@ async def test_a_reader_resumes_once_it_is_connected_again_and_waits_for_no_hear
 ) -> None:
     monkeypatch.setattr("cotenant.log.nats.reader.SILENCE_SECONDS", 100 * WAIT_SECONDS)
     log = await connect(nats_server.url, "test")
-    await log.declare()
-    await store(log, metric("a", 1))
-    reader = await log.follow(LOG, ["metrics.*"])
-    await read(reader, 1)
-    assert not await reader.pull(1, 0.01), "the load is over, the consumer stands"
-    reader.loaded()
+    reader = await loaded_reader(log)
     waiting = asyncio.ensure_future(reader.pull(1, WAIT_SECONDS))
     nats_server.kill()
     nats_server.start()

@@ -22,7 +22,7 @@ from cotenant_node_executor.runtime.interface import Collect, Order, Runtime, St
 from cotenant_node_executor.runtime.process import ProcessRuntime
 from cotenant_node_executor.runtime.realtime.link import GuardLink
 from cotenant_node_executor.sampling.given import GivenMachine
-from cotenant_node_executor.sampling.host_applications import application_directory, kubelet_layout
+from cotenant_node_executor.sampling.host_applications import application_directory, kubelet_layout, refusal
 from cotenant_node_executor.sampling.latency.poller import LatencyPoller
 from cotenant_node_executor.sampling.sampler import Sampler
 from cotenant_node_executor.sampling.slow.readings import Asked
@@ -218,7 +218,7 @@ class KernelMachine:
         layout = kubelet_layout(self._driver)
         own = self._driver.root_group
         self._applications = {each.name: application_directory(each, layout, own) for each in wanted.host_applications}
-        applications = tuple(sorted([each for each in self._applications.items() if each[1] and "\0" not in each[1]]))
+        applications = tuple(sorted([each for each in self._applications.items() if not refusal(each[1])]))
         self._asked = msgspec.structs.replace(self._asked, applications=applications, cold_memory=wanted.cold_memory)
         if self._slow is not None:
             self._slow.ask(self._asked)

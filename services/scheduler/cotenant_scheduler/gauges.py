@@ -44,8 +44,9 @@ def _phases(core: SchedulerCore) -> Iterator[tuple[float, dict[str, str]]]:
 def _resources(core: SchedulerCore) -> Iterator[tuple[float, dict[str, str]]]:
     for record in _reservations(core):
         share = record.share()
-        for resource, held in share.allocatable.items() if share is not None else ():
-            assert share is not None
+        if share is None:
+            continue
+        for resource, held in share.allocatable.items():
             used = share.allocated.get(resource, 0)
             unit, one = UNITS.get(resource, ("", 1))
             labels = {"name": record.name, "resource": resource}

@@ -37,6 +37,8 @@ ANNOTATION_MATCH_POLICY_ALIAS = "pod-group.scheduling.sigs.k8s.io/match-policy"
 DEFAULT_WAIT = timedelta(seconds=600)
 MAX_MEMBERS = 2**31 - 1
 MAX_GANGS_IN_GROUP = 256
+MAX_GANG = 7_749
+"""Pods that one batch of the scheduler places, beside the room that it keeps for endings."""
 OLD_AFTER = timedelta(hours=48)
 """A PodGroup that is placed and has had nothing running for this long is no longer updated."""
 

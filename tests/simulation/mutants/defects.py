@@ -935,40 +935,23 @@ LOWERED = (
     ScheduleEntry(at_ms=60_000, kind="update-quota", target="lone", args={"min": 0, "max": 150}),
 )
 """The max of a quota falls below what its pods use, which are not preemptible."""
-PARTED = tuple(
-    ScheduleEntry(
-        at_ms=15_000 + 10 * index,
-        kind="create-pod",
-        target=f"parted-{index}",
-        args={
-            "class": "job",
-            "cpu": 50 if index < 4 else 1_000_000,
-            "memory_mib": 64,
-            "lasts": 600,
-            "gang": "parted",
-            "gang_min": 5,
-            "gang_mode": "NonStrict",
-        },
-    )
-    for index in range(5)
+
+
+def _of_gang(gang: str, index: int, at_ms: int, args: Args) -> ScheduleEntry:
+    """A pod of a gang."""
+    common: Args = {"class": "job", "cpu": 50, "memory_mib": 64, "lasts": 600, "gang": gang}
+    return ScheduleEntry(at_ms=at_ms, kind="create-pod", target=f"{gang}-{index}", args=common | args)
+
+
+_OF_FIVE: Args = {"gang_min": 5, "gang_mode": "NonStrict"}
+PARTED = (
+    *(_of_gang("parted", index, 15_000 + 10 * index, _OF_FIVE) for index in range(4)),
+    _of_gang("parted", 4, 15_040, _OF_FIVE | {"cpu": 1_000_000}),
 )
 """A gang of which one pod fits nowhere."""
 BELATED = tuple(
-    ScheduleEntry(
-        at_ms=15_000 + 15_000 * (index == 2) + index,
-        kind="create-pod",
-        target=f"belated-{index}",
-        args={
-            "class": "job",
-            "cpu": 50,
-            "memory_mib": 16,
-            "lasts": 600,
-            "gang": "belated",
-            "gang_min": 3,
-            "gang_mode": "Strict",
-        },
-    )
-    for index in range(3)
+    _of_gang("belated", index, at_ms, {"memory_mib": 16, "gang_min": 3, "gang_mode": "Strict"})
+    for index, at_ms in enumerate((15_000, 15_001, 30_002))
 )
 """A small gang whose last pod comes late."""
 DELETED = tuple(

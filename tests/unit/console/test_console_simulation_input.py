@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cotenant.domain.gangs import MAX_GANG
 from cotenant_console.durations import parse_duration_seconds
 from cotenant_console.manifests.documents import ManifestError
+from cotenant_scheduler.cycle.placing import MOST_TOGETHER
 from cotenant_verification.simulate.chart import axis_top, chart_lines, column_means, span
 from cotenant_verification.simulate.cluster_file import read_cluster
 from cotenant_verification.simulate.openb import TraceError, TracePod, offered_gpus, pod_document, read_trace
@@ -167,3 +169,7 @@ def test_a_chart_has_a_readable_axis_even_for_a_nearly_empty_cluster() -> None:
     assert lines[-1].endswith("100 s")
     assert axis_top(99.5) == 100
     assert span(149 * 86_400) == "149 d"
+
+
+def test_the_largest_gang_is_what_one_batch_of_the_scheduler_places() -> None:
+    assert MAX_GANG == MOST_TOGETHER

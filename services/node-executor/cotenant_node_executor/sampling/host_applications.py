@@ -27,6 +27,13 @@ def kubelet_layout(driver: CgroupDriver) -> KubeletCgroupDriver | None:
     return detect_layout(driver.version, there) if there else None
 
 
+def refusal(directory: str) -> str:
+    """Return why nothing is measured at an application's directory; empty for one that may exist."""
+    if not directory:
+        return "its path is the root of all control groups"
+    return "its path has a NUL" if "\0" in directory else ""
+
+
 def application_directory(application: HostApplication, layout: KubeletCgroupDriver | None, own_root: str) -> str:
     """Return the directory; `layout`: a kubelet's, None where there is none; `own_root`: of the executor, below the mount."""
     own = application.own_group

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from cotenant_node_executor.sampling.counters import CounterFiles, counter_files, read_counters, read_pressure, read_pressures
 from cotenant_node_executor.sampling.given import GivenMachine
+from cotenant_node_executor.sampling.host_applications import refusal
 from cotenant_node_executor.sampling.proc import MemInfo, parse_busy_ticks, parse_busy_ticks_per_cpu, parse_node_meminfo
 from cotenant_node_executor.sampling.snapshot import (
     ContainerUsage,
@@ -192,8 +193,8 @@ class Sampler:
         unmeasured: dict[str, str] = {}
         for name, directory in sorted(applications.items()):
             skipped: list[Skipped] = []
-            if not directory:
-                unmeasured[name] = "its path is the root of all control groups"
+            if why := refusal(directory):
+                unmeasured[name] = why
                 continue
             usage = self._read(directory, now, fresh, skipped, foreign=True)
             if usage is not None:

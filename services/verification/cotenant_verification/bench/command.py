@@ -14,6 +14,7 @@ from typing import TypeVar
 import click
 import msgspec
 
+from cotenant.domain.gangs import MAX_GANG
 from cotenant_console.durations import parse_duration_seconds
 from cotenant_console.up.nats_server import DiskTooSmallError, NatsServerMissingError
 from cotenant_verification.bench.colocation.command import command as colocation
@@ -63,7 +64,7 @@ command.add_command(leader_kills)
 @click.option(
     "--quotas", type=click.IntRange(0, 100_000), default=0, help="Number of quotas, four levels deep; each pod is in one."
 )
-@click.option("--gang", type=click.IntRange(0, 7_749), default=0, show_default=True, help="Pods of a gang; 0: no gangs.")
+@click.option("--gang", type=click.IntRange(0, MAX_GANG), default=0, show_default=True, help="Pods of a gang; 0: no gangs.")
 @click.option("--core-only", is_flag=True, help="Measure the decision alone, without a server.")
 @click.option("--stack", is_flag=True, help="Also run gateway, quota-tree, calculator, arbiter and simulated executors.")
 @click.option("--replicas", type=click.Choice(["1", "3"]), default="1", show_default=True, help="Servers that hold the log.")
@@ -128,7 +129,7 @@ def recover(nodes: int, pods: int, output: str | None) -> None:
 
 @command.command("gang-kills")
 @click.option("--nodes", type=click.IntRange(1, 4_000), default=240, show_default=True, help="Simulated nodes.")
-@click.option("--gang", type=click.IntRange(2, 7_749), default=500, show_default=True, help="Pods of a gang.")
+@click.option("--gang", type=click.IntRange(2, MAX_GANG), default=500, show_default=True, help="Pods of a gang.")
 @click.option("--times", type=click.IntRange(1, 1_000), default=50, show_default=True, help="Kills of the scheduler.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of the moments at which it is killed.")
 @click.option("-o", "--output", type=click.Choice(["json"]), help="Print JSON.")

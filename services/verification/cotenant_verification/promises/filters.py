@@ -14,7 +14,8 @@ from functools import cache
 
 from cotenant.api.objects.pod import Pod
 from cotenant.api.objects.pod_resources import pod_requests
-from cotenant.domain.quota.names import LABEL_PREEMPTIBLE, LABEL_QUOTA
+from cotenant.domain.quota.membership import is_preemptible
+from cotenant.domain.quota.names import LABEL_QUOTA
 from cotenant.domain.reservations.names import ANNOTATION_AFFINITY
 from cotenant.events.envelope import Event
 from cotenant.events.node.runs import RunStatus
@@ -187,7 +188,7 @@ def admitted(view: LogView, pod: Pod, used_by_quota: Used, folded: int) -> bool:
                 if used[quota.quota][resource] + requests.get(resource, 0) > min(most, quota.runtime.get(resource, most)):
                     return False
         own = published(view, tree, folded)(label)
-        if own is not None and pod.metadata.labels.get(LABEL_PREEMPTIBLE) == "false":
+        if own is not None and not is_preemptible(pod.metadata.labels):
             kept = _not_preemptible(view, label)
             if any(kept[resource] + requests.get(resource, 0) > least for resource, least in own.min.items()):
                 return False
@@ -201,7 +202,7 @@ def _not_preemptible(view: LogView, quota: str) -> Counter[str]:
         for placed in placements_of(there):
             head = view.pods.get((placed.namespace, placed.name))
             labels = head.metadata.labels if head is not None and head.metadata.uid == placed.uid else {}
-            named = placed.quota == quota and labels.get(LABEL_PREEMPTIBLE) == "false"
+            named = placed.quota == quota and not is_preemptible(labels)
             if named and (node, placed.uid) not in view.ended_runs:
                 found.update(placed.requests)
     return found

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from cotenant.domain.gangs import MAX_GANG
 from cotenant.model.quantities import QuantityError, parse_milli, parse_value
 from cotenant_console.api.client import Document
 from cotenant_console.durations import parse_duration_seconds
@@ -24,8 +25,6 @@ API_VERSION = "simulation.cotenant.io/v1alpha1"
 KIND = "Cluster"
 MAX_NODES = 20_000
 MAX_REPLICAS = 100_000
-MAX_GANG = 7_749
-"""Pods that one batch of the scheduler places."""
 
 
 class _Read(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
+from cotenant.domain.gangs import ANNOTATION_GANG_MIN, ANNOTATION_GANG_NAME
 from cotenant_console.api.client import Document
 from cotenant_console.durations import parse_duration_seconds
 from cotenant_verification.simulate.cluster_file import ClusterFile, Workload
 
 USAGE = "cotenant.io/simulated-usage"
 DURATION = "cotenant.io/simulated-duration"
-GANG = "gang.scheduling.koordinator.sh"
 
 
 def arrivals(cluster: ClusterFile, seed: int, span_seconds: float) -> Iterator[tuple[float, Document]]:
@@ -41,8 +41,9 @@ def _jobs(workload: Workload, seed: int, span_seconds: float) -> Iterator[tuple[
         lasts = chance.uniform(shortest, longest)
         if at >= span_seconds:
             return
-        for member in range(max(workload.gang, 1)):
-            yield at, pod_document(workload, index * max(workload.gang, 1) + member, f"{round(lasts * 1000)}ms")
+        together = max(workload.gang, 1)
+        for member in range(together):
+            yield at, pod_document(workload, index * together + member, f"{round(lasts * 1000)}ms")
 
 
 def pod_document(workload: Workload, index: int, duration: str) -> Document:
@@ -50,8 +51,8 @@ def pod_document(workload: Workload, index: int, duration: str) -> Document:
     annotations: Document = dict(workload.annotations)
     if workload.gang:
         annotations |= {
-            f"{GANG}/name": f"{workload.name}-gang-{index // workload.gang}",
-            f"{GANG}/min-available": str(workload.gang),
+            ANNOTATION_GANG_NAME: f"{workload.name}-gang-{index // workload.gang}",
+            ANNOTATION_GANG_MIN: str(workload.gang),
         }
     usage = usage_text(workload)
     if usage:

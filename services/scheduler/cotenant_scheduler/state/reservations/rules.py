@@ -103,7 +103,6 @@ class OwnerIndex:
         pod = PodIdentity(facts.namespace, facts.name, facts.uid, facts.labels, references)
         return tuple(sorted(number for number in found if owners_match(self._rules[number], pod)))
 
-
     def concerns(self, record: PodRecord, facts: ParsedPod) -> bool:
         """Return whether other lists may match a pod than before the changes."""
         return not self.changed.isdisjoint(_keys_of_pod(facts, owner_references(record)))

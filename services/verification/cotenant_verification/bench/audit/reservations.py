@@ -102,7 +102,7 @@ class ReservationCheck:
         """Yield the uids of the reservations of a node that a waiting pod with these labels may use."""
         for share in self._shares.get(node, {}).values():
             reservation = self._declared.get(share.name)
-            if reservation is not None and _is_for(reservation, labels) and not self._used_up(reservation, ""):
+            if reservation is not None and _is_for(reservation, labels) and not self._used_up(reservation):
                 yield share.uid
 
     def placed(
@@ -132,7 +132,8 @@ class ReservationCheck:
         for users in self._users.values():
             users.pop(name, None)
 
-    def _used_up(self, reservation: Reservation, name: str) -> bool:
+    def _used_up(self, reservation: Reservation, name: str = "") -> bool:
+        """Whether it is allocated once and another pod than this uses it."""
         others = self._users.get(reservation.metadata.uid, {}).keys() - {name}
         return reservation.spec.allocate_once is not False and bool(others)
 
@@ -144,7 +145,7 @@ class ReservationCheck:
             stated = status is not None and status.uid == uid
             if shares[uid] + stated != 1:
                 yield f"reservation {name} has {shares[uid]} shares of nodes and {'a' if stated else 'no'} status"
-            used_up = reservation.spec.allocate_once is not False and bool(self._users.get(uid))
+            used_up = self._used_up(reservation)
             if used_up != (stated and status is not None and status.phase is ReservationPhase.SUCCEEDED):
                 yield f"reservation {name} was {'' if used_up else 'not '}used up, and its phase does not say so"
 

@@ -6,7 +6,7 @@ from collections import Counter
 from datetime import timedelta
 
 from cotenant.events.envelope import Event
-from cotenant.events.migrations import EvictionOutcome, Migration
+from cotenant.events.migrations import PREEMPTION, TAINT_EVICTION, EvictionOutcome, Migration
 from cotenant.events.placements import Waiting
 from cotenant.model.subjects import migration_subject
 from cotenant_verification.checks.invariants import Moment, Wrong
@@ -22,7 +22,7 @@ from cotenant_verification.promises.evicting.limits import (
     of_workload,
 )
 
-UNARBITRATED = ("TaintEviction", "Preemption")
+UNARBITRATED = (TAINT_EVICTION, PREEMPTION)
 """Pods of lost nodes and victims of preemption are exempt from the limits."""
 PATIENCE = timedelta(minutes=10)
 """After a job's TTL: a service may be down, or disconnected, for some minutes."""

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from cotenant.domain.quota.names import LABEL_PREEMPTIBLE
 from cotenant.events.envelope import Event
-from cotenant.events.migrations import EvictionOutcome
+from cotenant.events.migrations import PREEMPTION, EvictionOutcome
 from cotenant.events.placements import Waiting
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.reservations import ReservationStatus
 from cotenant.model.subjects import migration_subject
+from cotenant_scheduler.state.reading.pod_traits import LABEL_DISABLE_PREEMPTIBLE
 from cotenant_verification.checks.invariants import Wrong
 from cotenant_verification.checks.log_view import LogView
 
-KEPT_BY_QUOTA = ("quota.scheduling.koordinator.sh/preemptible", "false")
-KEPT_ALWAYS = ("scheduling.koordinator.sh/disable-preemptible", "true")
-PREEMPTION = "Preemption"
+KEPT_BY_QUOTA = (LABEL_PREEMPTIBLE, "false")
+KEPT_ALWAYS = (LABEL_DISABLE_PREEMPTIBLE, "true")
 
 
 def protected_pods_are_chosen_by_nobody(view: LogView, event: Event) -> Wrong:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
+from cotenant.domain.reservations.lifecycle import KEPT
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.reservations import ReservationStatus
@@ -11,9 +10,6 @@ from cotenant.model.subjects import node_subject, pod_subject, reservation_statu
 from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import LogView
 from cotenant_verification.checks.records import revisions_of
-
-KEPT = timedelta(days=1)
-"""How long a reservation that has ended is kept."""
 
 
 def an_acknowledged_revision_stays(view: LogView, event: Event) -> Wrong:
