@@ -1,9 +1,11 @@
 """A decision becomes a batch: ids, times, and the sequences of causes that were not known when it was decided.
 
-In: what a core decided, who it is, the sequence of the own previous commit record. Out: `Batch`, the commit record and the
-events in order, ready to be stored. Event id = `<cell>/<service>/<partition>/<prior>/<index>`. A cause `LOG:-<n>` is the n-th
-event behind the previous commit record: it was being stored when the decision was made. A batch that is refused leaves a fact
-on EXECUTION: `refusal_of`.
+In: what a core decided, who it is, the sequences of the own previous commit and of the record that fences. Out: `Batch`, ready
+to be stored: the commit record and the events in order, or the only event with its record in it. Such a commit is one message:
+a server stages a batch in files of its own, which costs it as much as ten messages.
+
+Event id = `<cell>/<service>/<partition>/<prior>/<index>`. A cause `LOG:-<n>` is the n-th event behind the previous commit
+record: it was being stored when the decision was made. A batch that is refused leaves a fact on EXECUTION: `refusal_of`.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from itertools import takewhile
 
 import msgspec
 
-from cotenant.events.commits import Commit, CommitRefused
+from cotenant.events.commits import Commit, CommitRefused, record_of
 from cotenant.events.envelope import Event
 from cotenant.log.contract import EXECUTION, Write
 from cotenant.log.traces import Traces
@@ -59,48 +61,83 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     behind: bool = False
 
 
-class Batch(msgspec.Struct, frozen=True):
-    """A proposal: the commit record and what was decided, ready to be stored."""
+class Place(msgspec.Struct, frozen=True):
+    """Where a commit follows: on the own previous commit `prior`, fenced by `fence`, the last record that is a message of its
+    own. Sequences, 0: none."""
 
     prior: int
+    fence: int
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """A proposal, ready to be stored: the commit record and what was decided, one event with its record, or a record alone."""
+
+    place: Place
     events: tuple[Event, ...]
+    fenced_by: str
+    """The subject of the records."""
 
     def writes(self) -> list[Write]:
-        """Return the messages, with the one expectation that fences them."""
+        """Return the messages, with the one expectation that fences them. A commit of one message has an id, so that it is
+        stored once: it does not change what it expects."""
         first, *rest = self.events
-        return [Write(event=first, expected=self.prior), *(Write(event=event) for event in rest)]
+        fence = self.place.fence
+        if self.is_single:
+            return [Write(event=first, expected=fence, expected_subject=self.fenced_by, message_id=first.id)]
+        return [Write(event=first, expected=fence), *(Write(event=event) for event in rest)]
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the commit is one event, which has the record in it."""
+        return self.events[0].commit is not None
+
+    @property
+    def takes_over(self) -> bool:
+        """Whether it is a record alone."""
+        return len(self.events) == 1 and not self.is_single
+
+    @property
+    def decided(self) -> tuple[Event, ...]:
+        """What was decided."""
+        return self.events if self.is_single else self.events[1:]
 
     def as_stored(self, first: int) -> Iterator[Event]:
-        """Yield what was decided with its sequences; `first` is the commit record's."""
-        for sequence, event in enumerate(self.events[1:], first + 1):
+        """Yield what was decided with its sequences; `first` is that of the first message."""
+        for sequence, event in enumerate(self.decided, first if self.is_single else first + 1):
             yield msgspec.structs.replace(event, sequence=sequence)
 
     @property
     def record(self) -> Commit:
         """The commit record."""
-        data = self.events[0].data
-        assert isinstance(data, Commit)
-        return data
+        record = record_of(self.events[0])
+        assert record is not None
+        return record
 
     def is_begun_by(self, event: Event) -> bool:
-        """Return whether a delivered message is this batch's own commit record, and not that of another replica, which gives it
+        """Return whether a delivered message is this batch's own first one, and not that of another replica, which gives it
         the same id."""
-        return event.id == self.events[0].id and event.data == self.events[0].data
+        first = self.events[0]
+        return event.id == first.id and record_of(event) == self.record and event.data == first.data
 
 
 def _passes(event: Event) -> bool:
     return event.subject.startswith(f"{PREDICTIONS}.")
 
 
-def commit_batch(decision: Decision, identity: Identity, config: str, prior: int, traces: Traces | None = None) -> Batch:
-    """Return the batch that follows the commit record `prior`. `traces`: of what was folded; None: without traces."""
-    now, source = decision.now, identity.source
+def commit_batch(
+    decision: Decision, identity: Identity, config: str, place: Place, traces: Traces | None = None, *, single: bool = False
+) -> Batch:
+    """Return the batch that follows the commit `place.prior`; without events it is a record alone. `single`: one event may have
+    the record in it. `traces`: of what was folded; None: without traces."""
+    now, source, prior = decision.now, identity.source, place.prior
     stem = f"{identity.cell}/{identity.service}/{identity.partition}/{prior}/"
+    # HISTORY would lack a record in an event that it does not copy.
+    single = single and len(decision.events) == 1 and not _passes(decision.events[0])
     record = Commit(
         prior=prior,
         folded=decision.folded,
         now=now,
-        count=len(decision.events),
+        count=0 if single else len(decision.events),
         config=config,
         core=identity.core,
         replica=identity.replica,
@@ -108,11 +145,13 @@ def commit_batch(decision: Decision, identity: Identity, config: str, prior: int
         behind=decision.behind,
         passing=sum(1 for _ in takewhile(_passes, reversed(decision.events))),
     )
-    record_id = f"{stem}0"
-    trace = traces.continued((), record_id) if traces is not None else ""
-    events = [
-        Event(subject=identity.commit_subject, data=record, time=now, id=record_id, source=source, traceparent=trace)
-    ]
+    events: list[Event] = []
+    if not single:
+        record_id = f"{stem}0"
+        trace = traces.continued((), record_id) if traces is not None else ""
+        events.append(
+            Event(subject=identity.commit_subject, data=record, time=now, id=record_id, source=source, traceparent=trace)
+        )
     for index, event in enumerate(decision.events, 1):
         causes = event.causes
         if UNKNOWN in " ".join(causes):
@@ -121,10 +160,17 @@ def commit_batch(decision: Decision, identity: Identity, config: str, prior: int
         trace = traces.continued(causes, event_id) if traces is not None else ""
         events.append(
             msgspec.structs.replace(
-                event, causes=causes, time=now, id=event_id, source=source, traceparent=trace, sequence=0
+                event,
+                causes=causes,
+                time=now,
+                id=event_id,
+                source=source,
+                traceparent=trace,
+                sequence=0,
+                commit=record if single else None,
             )
         )
-    return Batch(prior, tuple(events))
+    return Batch(place, tuple(events), identity.commit_subject)
 
 
 def _resolved(cause: str, prior: int) -> str:
@@ -133,19 +179,20 @@ def _resolved(cause: str, prior: int) -> str:
 
 def refusal_of(batch: Batch, identity: Identity, reason: str, now: datetime) -> Event:
     """Return the event about a batch that was refused because another replica committed first."""
+    fence = batch.place.fence
     return Event(
         subject=execution_subject("_", "commits"),
         data=CommitRefused(
             service=identity.service,
             partition=identity.partition,
             replica=identity.replica,
-            expected=batch.prior,
-            events=len(batch.events) - 1,
+            expected=fence,
+            events=len(batch.decided),
             reason=reason,
         ),
-        causes=(f"LOG:{batch.prior}",) if batch.prior else (),
+        causes=(f"LOG:{fence}",) if fence else (),
         time=now,
-        id=f"{identity.cell}/{identity.service}/{identity.replica}/refused/{batch.prior}",
+        id=f"{identity.cell}/{identity.service}/{identity.replica}/refused/{fence}",
         source=identity.source,
         stream=EXECUTION,
     )

@@ -3,12 +3,15 @@
 The asyncio shell (`service`) and the simulator drive the same class, so simulated results hold in production.
 
 A proposal is one atomic batch. Its first message is the commit record on `commits.<service>.<partition>`, expecting the
-sequence of the service's own previous commit record: a stale or second writer is refused by the server and refolds. There is
-no other fencing. A replica that lost the last race holds back HOLD_BACK and commits only if no other replica did.
+sequence of the last such record, the fence: a stale or second writer is refused by the server and refolds. A decision of one
+event is one message, with its record in it; it expects the same, and leaves the fence where it is. So a replica decides only
+behind a fence of its own: before its first decision, and after a race that it lost, it stores a record alone, and waits until
+that is delivered. What the replica before it stored is folded by then, and what that one still has on its way is refused. There
+is no other fencing. A replica that lost the last race holds back HOLD_BACK and commits only if no other replica did.
 
-State decided on = foreign messages up to `folded` plus own messages up to the end of `prior`'s batch. A proposal is made
+State decided on = foreign messages up to `folded` plus own messages up to the end of `prior`'s commit. A proposal is made
 only when both hold: the start marker has been delivered, and every own message up to the end of the last
-known commit's batch has been folded.
+known commit has been folded.
 
 While a batch is being stored, a core that can assume it (`cotenant.engine.core.Assuming`) decides the next one: `decide_next`.
 At most one batch is being stored and one decided behind it. The next batch is built once the first one's sequences are known;
@@ -24,12 +27,14 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
+import msgspec
+
 from cotenant.engine.ahead import DecidedAhead
-from cotenant.engine.commit import Batch, Decision, Identity, commit_batch
+from cotenant.engine.commit import Batch, Decision, Identity, Place, commit_batch
 from cotenant.engine.core import MAX_EVENTS_TOGETHER, Assuming, Core
 from cotenant.engine.load import RELOAD_PAUSE, Load
 from cotenant.engine.quarantine import Quarantine
-from cotenant.events.commits import Commit, ServiceStarted
+from cotenant.events.commits import Commit, ServiceStarted, record_of
 from cotenant.events.envelope import Event
 from cotenant.log.contract import LOG, Stored
 from cotenant.log.traces import Traces
@@ -43,6 +48,9 @@ time, and keep what arrives meanwhile waiting for one batch more."""
 FULL_FROM = 900
 """A batch of so many events is one of several: pace saves small batches, so the next one need not wait for it, and what fills
 one while urgent events are looked for is not held back."""
+FENCE_AGE = 2_000
+"""Messages of LOG after which the next decision stores a record of its own again: the server looks the fence up for each
+commit, and finds it in the block that it is writing."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -99,6 +107,10 @@ class Cycle:
         self._assumed = False
         """The core has assumed the proposed batch, which is still being stored."""
         self._ahead = DecidedAhead()
+        self._fence = 0
+        """Sequence of the last record that is a message of its own."""
+        self._fence_is_own = False
+        """This cycle stored it, so no other writer has decided since."""
         self._prior_end = 0
         self._own_through = 0
         self._applied: deque[tuple[int, int]] = deque(maxlen=REMEMBERED_BATCHES)
@@ -163,10 +175,11 @@ class Cycle:
         if isinstance(data, ServiceStarted):
             if self._load is not None:
                 self._load.ends_with(event)
-        elif sequence and isinstance(data, Commit):
-            if sequence > self.prior:
-                self._saw_commit(event, data, now)
-        else:
+            return
+        record = record_of(event) if sequence > self.prior else None
+        if record is not None and self._saw_commit(event, record, now):
+            return
+        if not isinstance(data, Commit):
             self.core.apply(event)
 
     def was_stored(self, sequence: int) -> bool:
@@ -176,18 +189,22 @@ class Cycle:
             self._unread.popleft()
         return bool(self._unread) and self._unread[0][0] <= sequence
 
-    def _saw_commit(self, event: Event, record: Commit, now: datetime) -> None:
+    def _saw_commit(self, event: Event, record: Commit, now: datetime) -> bool:
+        """Learn of a commit by its first message. True: it is the proposed one, and applied."""
         sequence = event.sequence
         if self._proposed is not None and self._proposed.is_begun_by(event):
             # Delivered before the acknowledgement: a batch is stored whole, so the delivery implies the outcome.
             self._settle(self._proposed, Stored(sequence, sequence + record.count))
-            return
+            return True
         self._withdraw()
         self.prior = sequence
         self._prior_end = sequence + record.count
+        if event.commit is None:
+            self._fence, self._fence_is_own = sequence, False
         self._floor = max(self._floor, record.now)
         if record.replica != self.identity.replica:
             self._rival_seen = now
+        return False
 
     # -- deciding ------------------------------------------------------------------------------------------------
 
@@ -235,9 +252,13 @@ class Cycle:
         if not decision.events:
             self._proposed = None
             return None
-        if self._pace:
+        place = Place(self.prior, self._fence)
+        if not self._fence_is_own:
+            decision = msgspec.structs.replace(decision, events=())
+        elif self._pace:
             self._next_due = now + self._pace if len(decision.events) < FULL_FROM else None
-        self._proposed = commit_batch(decision, self.identity, self.config, self.prior, self._traces)
+        single = self.folded - self._fence < FENCE_AGE
+        self._proposed = commit_batch(decision, self.identity, self.config, place, self._traces, single=single)
         return self._proposed
 
     def _passes(self, decision: Decision) -> bool:
@@ -252,7 +273,7 @@ class Cycle:
         if not self._assumed:
             if batch is not self._proposed or not self.ready:
                 return False  # settled already, or bound to be refused
-            self._assuming.assume(batch.events[1:])
+            self._assuming.assume(batch.decided)
             self._assumed = True
         ahead = self._ahead.decision
         if ahead is None or not self._holds(ahead):
@@ -287,6 +308,8 @@ class Cycle:
         if outcome.first > self.prior:
             self.prior = outcome.first
             self._prior_end = outcome.last
+            if not batch.is_single:
+                self._fence, self._fence_is_own = outcome.first, True
         self._floor = max(self._floor, batch.record.now)
         if self._assumed and self._assuming is not None and batch is self._proposed:
             self._assuming.confirm(outcome.first + 1)
@@ -295,15 +318,18 @@ class Cycle:
         else:
             for event in batch.as_stored(outcome.first):
                 self.core.apply(event)
+        self._proposed, self._settled = None, batch
+        if batch.takes_over:
+            return  # Its delivery shows that what was stored before it is folded.
         self._applied.append((outcome.first, outcome.last))
         self._unread.append((outcome.first, outcome.last))
         self._own_through = max(self._own_through, outcome.last)
-        self._proposed, self._settled = None, batch
 
     def refused(self, now: datetime) -> bool:
         """Take back the whole batch: another replica committed first, and its messages follow. Returns True unless that was
         known already."""
         self._withdraw()
+        self._fence_is_own = False
         self.conflicts += 1
         self._rival_seen = now
         news = not self._lost

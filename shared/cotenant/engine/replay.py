@@ -26,10 +26,9 @@ from cotenant.engine.cycle import config_digest
 from cotenant.engine.definition import ServiceDefinition
 from cotenant.engine.last_messages import LastMessages
 from cotenant.engine.replayed_service import ReplayedService, raised_in
-from cotenant.events.commits import Commit, ServiceStarted
+from cotenant.events.commits import Commit, ServiceStarted, decider_of, record_of
 from cotenant.events.envelope import Event, encode_payload
 from cotenant.log.traces import Traces
-from cotenant.model.subjects import tokens
 from cotenant.model.trace_context import continued, traceparent_of
 
 INCOMPLETE = "the state before it is no longer complete"
@@ -122,22 +121,27 @@ class Verifier:
             return
         self._before.note(event)
         line = self._lines.get(event.source)
-        if isinstance(data, Commit):
-            end = event.sequence + data.count + 1
-            self._passing = range(end - data.passing, end)
+        record = record_of(event)
+        if record is not None:
+            end = event.sequence + record.count + 1
+            self._passing = range(end - record.passing, end)
+            single = event.commit is not None
+            if not single and not record.count:
+                return  # A replica takes over: it decides behind this.
             if line is not None:
                 self._give_up(line)
-                line.pending = (event, data, [])
+                line.pending = (event, record, [event] if single else [])
                 self._finish(line)
-            elif self._recomputed(tokens(event.subject)[1]) is not None and self._counts(event):
+            elif self._recomputed(decider_of(event)) is not None and self._counts(event):
                 self.report.commits += 1
                 self._refuse(INCOMPLETE if self._broken else UNKNOWN)
-            return
+            if not single:
+                return
         for each in self._lines.values():
             each.read(event)
         if line is not None and line.pending is not None:
-            record, commit, batch = line.pending
-            if event.sequence > record.sequence + commit.count:
+            begins, commit, batch = line.pending
+            if event.sequence > begins.sequence + commit.count:
                 self._give_up(line)
                 return
             batch.append(event)

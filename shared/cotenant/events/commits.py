@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from cotenant.events.envelope import Payload
+from cotenant.events.envelope import Event, Payload
 from cotenant.model.bounds import Count
 
 
 class Commit(Payload, frozen=True, kw_only=True):
-    """First message of every batch. It fences: it expects `prior` as the last sequence of its subject.
+    """First message of every batch, or the `commit` of the only event that was decided: then one message is the commit.
 
-    `prior`: sequence of the service's own previous commit record, 0 for the first. `folded`: sequence of the last foreign
+    A record that is a message of its own fences: it expects the previous one as the last message of its subject. So does a
+    commit of one message. A replica that did not store the last record stores one with `count` 0 before it decides: it takes
+    over, and whatever the replica before it still has on its way is refused.
+
+    `prior`: sequence of the service's previous commit (of its record), 0 for the first. `folded`: sequence of the last foreign
     message that was folded. The state decided on is: foreign messages up to `folded` plus own messages up to the end of
-    `prior`'s batch. `count`: messages in this batch beside the record. `config`: digest of the start marker's text.
+    `prior`'s commit. `count`: messages behind this one that belong to the commit. `config`: digest of the start marker's text.
     `core`: version of the core's rules. `took_us`: microseconds that `decide` took (0 where time is virtual). `behind`: the
     reader was so far behind that messages up to `folded` may have been removed by later ones before they were delivered.
     `passing`: how many of the batch's last messages HISTORY does not copy (`predictions.<node>`).
@@ -30,6 +34,18 @@ class Commit(Payload, frozen=True, kw_only=True):
     took_us: Count = 0
     behind: bool = False
     passing: Count = 0
+
+
+def record_of(event: Event) -> Commit | None:
+    """Return the commit record that an event is, or carries."""
+    record = event.data if event.commit is None else event.commit
+    return record if isinstance(record, Commit) else None
+
+
+def decider_of(event: Event) -> str:
+    """Return the service that stored a commit record, or an event that carries one; its source is
+    `/<cell>/<service>/<partition>`."""
+    return event.source.rsplit("/", 2)[-2]
 
 
 class ServiceStarted(Payload, frozen=True, kw_only=True):

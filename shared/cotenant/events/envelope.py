@@ -1,10 +1,10 @@
 """The event that cores fold and decide, and its form on the wire.
 
 On the wire an event is a CloudEvents 1.0 JSON object (structured mode) with the extensions `causes` (list of
-`STREAM:sequence`), `actor` and W3C `traceparent`. Its `type` is the payload's versioned name, for example
-`cotenant.placement.v1`. Unknown fields are ignored; an unknown type is skipped and counted; anything else that does not
-decode is an EventError, which the reader turns into a dead letter. So is a message with a time outside of the bounds, and one
-whose payload names another entity than its subject (`events.checks`).
+`STREAM:sequence`), `actor`, `commit` (the record of a commit that is this one event) and W3C `traceparent`. Its `type` is the
+payload's versioned name (`cotenant.placement.v1`). Unknown fields are ignored; an unknown type is skipped and counted;
+anything else that does not decode is an EventError, which the reader turns into a dead letter. So is a message with a time
+outside of the bounds, and one whose payload names another entity than its subject (`events.checks`).
 """
 
 from __future__ import annotations
@@ -79,6 +79,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ttl_seconds: int = 0
     follows: int = 0
     """If it removes earlier messages of its subject: the sequence that it was expected to follow, if known."""
+    commit: Payload | None = None
+    """The record of a commit that is this one event (`events.commits.Commit`); None: its record is a message of its own, or its
+    writer does not decide."""
 
     @property
     def ref(self) -> str:
@@ -94,6 +97,9 @@ class UnknownEventTypeError(EventError):
     """A well-formed CloudEvent of a type that this version does not know."""
 
 
+_ABSENT = msgspec.Raw(b"")
+
+
 class _Wire(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     specversion: str
     id: str
@@ -104,7 +110,8 @@ class _Wire(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     traceparent: str = ""
     causes: tuple[str, ...] = ()
     actor: str = ""
-    data: msgspec.Raw = msgspec.Raw(b"")
+    commit: msgspec.Raw = _ABSENT
+    data: msgspec.Raw = _ABSENT
 
 
 class _WireOut(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
@@ -117,6 +124,7 @@ class _WireOut(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     traceparent: str
     causes: tuple[str, ...] = ()
     actor: str = ""
+    commit: Payload | None = None
     data: Payload | None = None
 
 
@@ -127,8 +135,11 @@ _WIRE_FIELDS: tuple[tuple[str, Any, Any], ...] = (
     ("traceparent", str, ""),
     ("causes", tuple[str, ...], ()),
     ("actor", str, ""),
+    ("commit", msgspec.Raw, _ABSENT),
 )
 _WIRE_DECODER = msgspec.json.Decoder(_Wire)
+_COMMIT = "cotenant.commit.v1"
+"""The type of what an event's `commit` holds."""
 _TYPE_MARK = b'"type":"'
 _MARK_LENGTH = len(_TYPE_MARK)
 _ENCODER = msgspec.json.Encoder()
@@ -197,6 +208,7 @@ def encode_event(event: Event) -> bytes:
             traceparent=event.traceparent or traceparent_of(event.causes, event.id),
             causes=event.causes,
             actor=event.actor,
+            commit=event.commit,
             data=event.data,
         )
     )
@@ -230,16 +242,22 @@ def _decode_in_two(data: bytes) -> tuple[_Wire, Payload]:
         raise EventError(f"not a CloudEvent in JSON: {error}") from error
     if wire.specversion != "1.0":
         raise EventError(f"CloudEvents specversion {wire.specversion!r} is not 1.0")
-    cls = _REGISTRY.get(wire.type)
+    return wire, _decode_payload(wire.data, wire.type)
+
+
+def _decode_payload(data: msgspec.Raw, name: str) -> Payload:
+    """Decode a payload of a type. Raises EventError with what is wrong."""
+    cls = _REGISTRY.get(name)
     if cls is None:
-        raise UnknownEventTypeError(f"event type {wire.type!r} is unknown to this version")
-    decoder = _DECODERS.get(wire.type)
+        raise UnknownEventTypeError(f"event type {name!r} is unknown to this version")
+    decoder = _DECODERS.get(name)
     if decoder is None:
-        decoder = _DECODERS[wire.type] = msgspec.json.Decoder(cls)
+        decoder = _DECODERS[name] = msgspec.json.Decoder(cls)
     try:
-        return wire, decoder.decode(wire.data)
+        payload: Payload = decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise EventError(f"data of {wire.type} does not fit: {error}") from error
+        raise EventError(f"data of {name} does not fit: {error}") from error
+    return payload
 
 
 def _check_of(cls: type[Payload]) -> Check:
@@ -297,4 +315,5 @@ def decode_event(
         replaces=replaces,
         ttl_seconds=ttl_seconds,
         follows=follows,
+        commit=_decode_payload(wire.commit, _COMMIT) if wire.commit else None,
     )

@@ -232,6 +232,8 @@ def _execution(data: Execution, _: Event) -> str:
 
 def _commit(data: Commit, event: Event) -> str:
     service = tokens(event.subject)[1]
+    if not data.count:
+        return f"{service} (replica {data.replica}) decides from here on"
     return f"{service} decided {data.count} events from what was folded up to LOG:{data.folded}"
 
 

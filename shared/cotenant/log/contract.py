@@ -69,6 +69,7 @@ def replaces(earlier: datetime | None, now: datetime) -> bool:
 
 class Write(Value, frozen=True, kw_only=True):
     """One message to store. `expected`: the last sequence that its subject must have (0: none), or None for no expectation.
+    `expected_subject`: the subject of the expectation, where it is another one.
 
     `message_id`: if its expectation holds and the stream still has a message of that id, on any subject, it counts as a
     duplicate of that one; in a batch of several it is refused.
@@ -77,6 +78,7 @@ class Write(Value, frozen=True, kw_only=True):
     event: Event
     expected: int | None = None
     message_id: str = ""
+    expected_subject: str = ""
 
 
 class Stored(Value, frozen=True):

@@ -197,9 +197,9 @@ class DecidingLoop:
             self._traces.note_stored(batch.events, outcome.first)
             if self._room_pause.stored():
                 self._report.has_room()
-            self._report.answered(outcome, len(batch.events) - 1, sent - started, time.perf_counter() - sent)
+            self._report.answered(outcome, len(batch.decided), sent - started, time.perf_counter() - sent)
             if self._warns is not None:
-                self._report.warn(self._warns.warnings(batch.events))
+                self._report.warn(self._warns.warnings(batch.decided))
             if self.host is not None and self.host.telemetry.tracing is not None:
                 self.host.telemetry.tracing.stored(batch.as_stored(outcome.first), self._traces, started_ns, time.time_ns())
             if drained is not None:
@@ -222,9 +222,10 @@ class DecidingLoop:
     async def _check_expected_commit(self, batch: Batch) -> None:
         """Another replica's commit is delivered, and ends the refusals. If LOG no longer holds the expected commit, no message
         shows it: the next incarnation expects the present one. Raises Behind."""
-        head = await self.log.head(self.identity.commit_subject) if batch.prior else None
-        if batch.prior and (head is None or head.sequence < batch.prior):
-            raise Behind(f"the last commit, LOG:{batch.prior}, is not on LOG any more")
+        fence = batch.place.fence
+        head = await self.log.head(self.identity.commit_subject) if fence else None
+        if fence and (head is None or head.sequence < fence):
+            raise Behind(f"the last commit record, LOG:{fence}, is not on LOG any more")
 
     def _propose(self, now: datetime) -> Batch | None:
         """Decide. If a message that cannot be decided on is found, this incarnation ends: its state holds the message."""

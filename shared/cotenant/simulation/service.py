@@ -160,7 +160,7 @@ class ServiceParticipant:
     ) -> datetime | None:
         """Take the outcome of a batch; None: continue in this step."""
         self._storing = None
-        if batch.prior % 2:
+        if batch.place.prior % 2:
             self.cycle.fold(inbox, now)
             inbox = ()
             self.cycle.decide_next(batch, now)

@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 import uvloop
 
-from cotenant.events.commits import Commit
+from cotenant.events.commits import record_of
 from cotenant.events.envelope import Event
 from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
@@ -64,9 +64,10 @@ class WatchProgress:
     def note(self, event: Event, clock: int, runs: bool) -> None:
         """Note one event."""
         data = event.data
-        if isinstance(data, Commit):
-            self.batches.append(data.count)
-        elif isinstance(data, Waiting):
+        record = record_of(event)
+        if record is not None and (decided := record.count + (event.commit is not None)):
+            self.batches.append(decided)
+        if isinstance(data, Waiting):
             self.last = time.monotonic()
             (self.waiting.discard if event.tombstone else self.waiting.add)(data.name)
         elif isinstance(data, Placement) and data.phase is PlacementPhase.BOUND:

@@ -19,7 +19,7 @@ import msgspec
 
 from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.domain.amplification import amplified
-from cotenant.events.commits import Commit, ServiceStarted
+from cotenant.events.commits import Commit, ServiceStarted, decider_of, record_of
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import Migration
 from cotenant.events.node.conditions import NodeCondition
@@ -224,8 +224,12 @@ class LogView:
         return now - sum(change for at, controller, change in self._replicas if at > sequence and controller == workload)
 
     def _see_batch(self, event: Event) -> CommitSeen | None:
-        if isinstance(event.data, Commit):
-            self._record, self._batch, self._ends = event, [], event.sequence + event.data.count
+        commit = record_of(event)
+        if commit is not None and event.commit is not None:
+            return CommitSeen(decider_of(event), event, commit, (event,))
+        if commit is not None:
+            # A record alone decides nothing: a replica takes over.
+            self._record, self._batch, self._ends = event if commit.count else None, [], event.sequence + commit.count
             return None
         record = self._record
         if record is None:
@@ -236,7 +240,7 @@ class LogView:
             return None
         self._record = None
         assert isinstance(record.data, Commit)
-        return CommitSeen(tokens(record.subject)[1], record, record.data, tuple(self._batch))
+        return CommitSeen(decider_of(record), record, record.data, tuple(self._batch))
 
     def asked(self, plan: Plan) -> None:
         """Note a request: objects that its plan ends may end, whatever the answer is."""

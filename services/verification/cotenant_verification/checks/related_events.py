@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from cotenant.events.commits import Commit
+from cotenant.events.commits import record_of
 from cotenant.events.envelope import Event, encode_payload
 from cotenant.model.subjects import commit_subject, encode_token, metrics_subject, node_subject, tokens, yarn_subject
 from cotenant.simulation import START
@@ -57,13 +57,13 @@ def _node(name: str) -> Callable[[str], bool]:
 
 
 def _batch_of(view: LogView, sequence: int) -> set[str]:
-    """The subjects of a commit: its record's and those stored with it."""
-    record = view.by_sequence(sequence)
-    if record is None:
+    """The subjects of a commit: its first message's and those stored with it."""
+    first = view.by_sequence(sequence)
+    if first is None:
         return set()
-    count = record.data.count if isinstance(record.data, Commit) else 0
-    stored = (view.by_sequence(sequence + offset) for offset in range(1, count + 1))
-    return {record.subject, *(event.subject for event in stored if event is not None)}
+    record = record_of(first)
+    stored = (view.by_sequence(sequence + offset) for offset in range(1, record.count + 1 if record is not None else 1))
+    return {first.subject, *(event.subject for event in stored if event is not None)}
 
 
 def event_lines(event: Event) -> list[str]:

@@ -70,10 +70,11 @@ class MemoryStream:
         for write in writes:
             expected = write.expected
             if expected is not None:
-                kept = self._by_subject.get(write.event.subject)
+                subject = write.expected_subject or write.event.subject
+                kept = self._by_subject.get(subject)
                 last = kept[-1] if kept else 0
                 if last != expected:
-                    return Refused(f"wrong last sequence: {last} on {write.event.subject}, expected {expected}")
+                    return Refused(f"wrong last sequence: {last} on {subject}, expected {expected}")
             if write.message_id:
                 ids.append(write.message_id)
         if ids:

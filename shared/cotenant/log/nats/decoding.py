@@ -13,11 +13,15 @@ logger = logging.getLogger(__name__)
 Headers = dict[str, str]
 REPLACES = "Cotenant-Replaces"
 """Header of a message that rolls its subject up and is no tombstone."""
+EXPECTED_SUBJECT = "Nats-Expected-Last-Subject-Sequence-Subject"
+"""Header of a message whose expectation concerns another subject than its own."""
 _MOST_DIGITS = 18
 """Of a number in a header, which any client may have written."""
 _READ = tuple(
     (name, b"\r\n%b:" % name.encode())
-    for name in ("Nats-Rollup", "Nats-TTL", "Nats-Expected-Last-Subject-Sequence", REPLACES, "Nats-Stream-Source")
+    for name in (
+        "Nats-Rollup", "Nats-TTL", "Nats-Expected-Last-Subject-Sequence", EXPECTED_SUBJECT, REPLACES, "Nats-Stream-Source"
+    )
 )
 """The headers that an event depends on, and how their lines begin."""
 
@@ -59,7 +63,8 @@ def _ttl_seconds(headers: Headers) -> int:
 
 def _followed(headers: Headers) -> int:
     text = headers.get("Nats-Expected-Last-Subject-Sequence", "")
-    return int(text) if _is_number(text) and headers.get("Nats-Rollup") == "sub" else 0
+    own = EXPECTED_SUBJECT not in headers
+    return int(text) if own and _is_number(text) and headers.get("Nats-Rollup") == "sub" else 0
 
 
 def is_tombstone(headers: Headers) -> bool:

@@ -136,7 +136,9 @@ class NatsLog(Lookups):
             if len(body) > MAX_MESSAGE_BYTES:
                 text = f"{event.subject} is {len(body)} bytes; at most {MAX_MESSAGE_BYTES}"
                 return Refused(text, wrong_sequence=False, too_large=True)
-            lines = header_lines(event, write.expected, write.message_id, self.longest_ttl_seconds)
+            lines = header_lines(
+                event, write.expected, write.message_id, self.longest_ttl_seconds, write.expected_subject
+            )
             messages.append((event.subject, lines, body))
         try:
             ack = await self._send(messages)
