@@ -7,7 +7,8 @@ sequence of the last such record, the fence: a stale or second writer is refused
 event is one message, with its record in it; it expects the same, and leaves the fence where it is. So a replica decides only
 behind a fence of its own: before its first decision, and after a race that it lost, it stores a record alone, and waits until
 that is delivered. What the replica before it stored is folded by then, and what that one still has on its way is refused. There
-is no other fencing. A replica that lost the last race holds back HOLD_BACK and commits only if no other replica did.
+is no other fencing. A replica that lost a race or learns of another's commit holds back HOLD_BACK, and takes over only if no
+other replica committed meanwhile.
 
 State decided on = foreign messages up to `folded` plus own messages up to the end of `prior`'s commit. A proposal is made
 only when both hold: the start marker has been delivered, and every own message up to the end of the last
@@ -117,8 +118,8 @@ class Cycle:
         self._unread: deque[tuple[int, int]] = deque(maxlen=REMEMBERED_BATCHES)
         """Ranges of own messages that a reader may leave out."""
         self._floor = _EPOCH
-        self._lost = False
         self._rival_seen: datetime | None = None
+        """When another replica committed last, None: since this one's last record none did."""
         self._load: Load | None = None
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -202,7 +203,7 @@ class Cycle:
         if event.commit is None:
             self._fence, self._fence_is_own = sequence, False
         self._floor = max(self._floor, record.now)
-        if record.replica != self.identity.replica:
+        if record.replica != self.identity.replica and self.loaded:
             self._rival_seen = now
         return False
 
@@ -218,8 +219,8 @@ class Cycle:
 
     @property
     def holding_back(self) -> bool:
-        """Whether this replica lost the last race and holds back."""
-        return self._lost
+        """Whether another replica decides, and this one holds back."""
+        return self._rival_seen is not None
 
     def due(self, now: datetime) -> datetime | None:
         """Return when a batch that is not urgent may be stored, None: now."""
@@ -239,7 +240,7 @@ class Cycle:
         if not self.ready:
             return None
         # A clock that was set back does not lengthen the wait.
-        if self._lost and self._rival_seen is not None and timedelta(0) <= now - self._rival_seen < HOLD_BACK:
+        if self._rival_seen is not None and timedelta(0) <= now - self._rival_seen < HOLD_BACK:
             return None
         held_back = self._next_due is not None and self.due(now) is not None and not self.has_next
         if held_back and self._urgent is None:
@@ -299,7 +300,6 @@ class Cycle:
 
     def stored(self, batch: Batch, outcome: Stored) -> None:
         """Apply what was stored; its sequences follow from the acknowledgement."""
-        self._lost = False
         if self._settled is not batch:
             self._settle(batch, outcome)
 
@@ -309,7 +309,7 @@ class Cycle:
             self.prior = outcome.first
             self._prior_end = outcome.last
             if not batch.is_single:
-                self._fence, self._fence_is_own = outcome.first, True
+                self._fence, self._fence_is_own, self._rival_seen = outcome.first, True, None
         self._floor = max(self._floor, batch.record.now)
         if self._assumed and self._assuming is not None and batch is self._proposed:
             self._assuming.confirm(outcome.first + 1)
@@ -331,9 +331,8 @@ class Cycle:
         self._withdraw()
         self._fence_is_own = False
         self.conflicts += 1
+        news = self._rival_seen is None
         self._rival_seen = now
-        news = not self._lost
-        self._lost = True
         return news
 
     def not_stored(self) -> None:
