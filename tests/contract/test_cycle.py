@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from cotenant.engine.commit import Batch
-from cotenant.engine.cycle import FULL_FROM, REMEMBERED_BATCHES, Cycle
+from cotenant.engine.cycle import FENCE_AGE, FULL_FROM, REMEMBERED_BATCHES, Cycle
 from cotenant.engine.replay import verify
 from cotenant.events import Commit, Event
 from cotenant.log.contract import Refused, Stored, Write
@@ -35,6 +35,16 @@ class Bench:
         cycle = self.join(Cycle(core, toy_identity(name), config_text, ahead_from=ahead_from))
         self.deliver(cycle)
         return cycle
+
+    def proposed(self, cycle: Cycle, now: datetime = NOW) -> Batch:
+        """The next decision: there is one. A replica that does not lead yet takes over first."""
+        batch = proposed(cycle, now)
+        if not batch.takes_over:
+            return batch
+        assert self.settle(cycle, batch)
+        assert cycle.propose(now) is None, "what was stored before is not folded yet"
+        self.deliver(cycle)
+        return proposed(cycle, now)
 
     def join(self, cycle: Cycle) -> Cycle:
         """Give it what the stream holds, and store its start marker."""
@@ -104,15 +114,105 @@ def test_a_batch_begins_with_a_commit_record_that_says_what_it_was_decided_on() 
     bench.store(metric("a", 1), metric("b", 2))
     cycle = bench.replica()
     bench.deliver(cycle)
-    batch = proposed(cycle)
+    batch = bench.proposed(cycle)
     record = batch.events[0].data
     assert isinstance(record, Commit)
-    assert (record.prior, record.folded, record.count, record.now) == (0, 2, 2, NOW)
-    assert [event.id for event in batch.events] == ["cell/toy/0/0/0", "cell/toy/0/0/1", "cell/toy/0/0/2"]
-    assert batch.events[1].causes == ("LOG:1",)
-    assert batch.writes()[0].expected == 0
+    fence = bench.stream.last_sequence
+    assert (record.prior, record.folded, record.count, record.now) == (fence, 2, 2, NOW)
+    assert [event.id for event in batch.events] == [f"cell/toy/0/{fence}/{index}" for index in (0, 1, 2)]
+    assert batch.decided[0].causes == ("LOG:1",)
+    assert [write.expected for write in batch.writes()] == [fence, None, None]
     assert bench.settle(cycle, batch)
     assert cycle.propose(NOW) is None, "what was stored has been applied"
+
+
+def test_a_commit_of_one_event_is_one_message_that_leaves_the_fence_where_it_is() -> None:
+    bench = Bench()
+    cycle = bench.pipelined()
+    bench.store(metric("a", 1))
+    bench.deliver(cycle)
+    first = bench.proposed(cycle)
+    fence = bench.stream.last_sequence
+    assert first.is_single
+    (write,) = first.writes()
+    assert (write.expected, write.expected_subject, write.message_id) == (fence, "commits.toy.0", f"cell/toy/0/{fence}/1")
+    assert (first.record.prior, first.record.folded, first.record.count) == (fence, 2, 0)
+    assert bench.settle(cycle, first)
+    bench.store(metric("a", 2))
+    bench.deliver(cycle)
+    second = bench.proposed(cycle)
+    assert second.place.prior == fence + 1
+    assert second.writes()[0].expected == fence
+    assert bench.settle(cycle, second)
+    assert answers(cycle) == {"a": 4}
+    assert bench.stream.last_sequence == fence + 3
+    assert verified(bench) == 2
+
+
+def test_a_commit_of_one_event_that_is_sent_twice_is_stored_once() -> None:
+    bench = Bench()
+    bench.store(metric("a", 1))
+    cycle = bench.replica()
+    bench.deliver(cycle)
+    batch = bench.proposed(cycle)
+    first, again = bench.stream.append(batch.writes()), bench.stream.append(batch.writes())
+    assert isinstance(first, Stored)
+    assert again == Stored(first.first, first.last, duplicate=True)
+
+
+def test_a_replica_decides_only_when_it_has_folded_what_the_one_before_it_stored_last() -> None:
+    bench, first, second = rivals(metric("a", 1))
+    assert bench.settle(first, bench.proposed(first))
+    last = bench.stream.last_sequence
+    bench.now = late = NOW + timedelta(seconds=3)
+    bench.store(metric("b", 1))
+    bench.give(second, last + 1)
+    takes_over = proposed(second, late)
+    assert takes_over.takes_over, "though it does not know the other's record, and it has not been refused"
+    assert not bench.settle(second, takes_over)
+    bench.deliver(second)
+    late += timedelta(seconds=3)
+    assert bench.settle(second, proposed(second, late))
+    bench.store(metric("a", 5))
+    bench.deliver(first)
+    assert first.holding_back
+    assert second.propose(late) is None
+    bench.deliver(second)
+    assert {event.subject for event in proposed(second, late).decided} == {"node.a.resources", "node.b.resources"}
+
+
+def test_what_a_replica_has_on_its_way_is_refused_once_another_took_over() -> None:
+    bench, first, second = rivals(metric("a", 1))
+    assert bench.settle(first, bench.proposed(first))
+    bench.store(metric("a", 2))
+    for cycle in (first, second):
+        bench.deliver(cycle)
+    on_its_way = proposed(first)
+    assert on_its_way.is_single
+    assert bench.settle(second, proposed(second, NOW + timedelta(seconds=3)))
+    assert not bench.settle(first, on_its_way)
+    assert answers(first) == {"a": 2}
+
+
+def test_a_record_of_its_own_is_stored_again_when_the_last_one_is_far_behind() -> None:
+    bench = Bench()
+    bench.store(metric("a", 1))
+    cycle = bench.replica()
+    bench.deliver(cycle)
+    assert bench.settle(cycle, bench.proposed(cycle))
+    fence = proposed_fence = bench.stream.last_sequence - 1
+    for value in range(FENCE_AGE):
+        bench.store(metric("a", value + 2))
+    bench.deliver(cycle)
+    bench.deliver(cycle)
+    bench.deliver(cycle)
+    batch = bench.proposed(cycle)
+    assert batch.place.fence == proposed_fence == fence
+    assert not batch.is_single
+    assert bench.settle(cycle, batch)
+    bench.store(metric("a", 1))
+    bench.deliver(cycle)
+    assert bench.proposed(cycle).is_single
 
 
 def test_the_second_of_two_replicas_is_refused_and_refolds_to_the_same_state() -> None:
@@ -120,6 +220,8 @@ def test_the_second_of_two_replicas_is_refused_and_refolds_to_the_same_state() -
     one, two = proposed(first), proposed(second)
     assert bench.settle(first, one)
     assert not bench.settle(second, two)
+    bench.deliver(first)
+    assert bench.settle(first, proposed(first))
     bench.deliver(second)
     assert isinstance(second.core, ToyCore)
     assert isinstance(first.core, ToyCore)
@@ -132,11 +234,13 @@ def test_a_replica_that_lost_holds_back_and_takes_over_when_nobody_commits() -> 
     two, one = proposed(second), proposed(first)
     assert bench.settle(first, one)
     assert not bench.settle(second, two)
+    bench.deliver(first)
+    assert bench.settle(first, proposed(first))
     bench.store(metric("a", 5))
     bench.deliver(second)
     assert second.propose(NOW + timedelta(seconds=1)) is None
     late = NOW + timedelta(seconds=2.1)
-    batch = proposed(second, late)
+    batch = bench.proposed(second, late)
     assert bench.settle(second, batch)
     bench.deliver(first)
     assert first.propose(late) is None, "the other's answer is known"
@@ -144,17 +248,18 @@ def test_a_replica_that_lost_holds_back_and_takes_over_when_nobody_commits() -> 
 
 def test_a_rivals_half_delivered_batch_is_not_decided_on() -> None:
     bench, first, second = rivals(metric("a", 1), metric("b", 1))
-    batch = proposed(first)
+    batch = bench.proposed(first)
     assert bench.settle(first, batch)
     bench.store(metric("c", 1))
     record_at = first.prior
+    late = NOW + timedelta(seconds=3)
     bench.give(second, record_at)
-    assert second.propose(NOW) is None
+    assert second.propose(late) is None
     bench.give(second, record_at + 1)
-    assert second.propose(NOW) is None
+    assert second.propose(late) is None
     bench.give(second, record_at + 2)
     bench.give(second, record_at + 3)
-    assert second.propose(NOW) is not None
+    assert second.propose(late) is not None
 
 
 def test_now_never_goes_back() -> None:
@@ -162,13 +267,12 @@ def test_now_never_goes_back() -> None:
     bench.store(metric("a", 1))
     cycle = bench.replica()
     bench.deliver(cycle)
-    batch = proposed(cycle, NOW + timedelta(minutes=5))
+    batch = bench.proposed(cycle, NOW + timedelta(minutes=5))
     assert bench.settle(cycle, batch)
     bench.store(metric("a", 2))
     bench.deliver(cycle)
-    later = proposed(cycle)
-    assert isinstance(later.events[0].data, Commit)
-    assert later.events[0].data.now == NOW + timedelta(minutes=5)
+    later = bench.proposed(cycle)
+    assert later.record.now == NOW + timedelta(minutes=5)
 
 
 def test_repeated_deliveries_of_own_older_messages_do_not_turn_the_state_back() -> None:
@@ -181,7 +285,7 @@ def test_repeated_deliveries_of_own_older_messages_do_not_turn_the_state_back() 
             bench.store(metric("a", value))
             # Only the metric is delivered; the own answers lag behind.
             bench.give(cycle, bench.stream.last_sequence)
-        batch = proposed(cycle)
+        batch = bench.proposed(cycle)
         assert bench.settle(cycle, batch)
     bench.deliver(cycle)
     assert isinstance(cycle.core, ToyCore)
@@ -212,31 +316,31 @@ def test_own_messages_need_not_be_read_once_they_are_applied() -> None:
     cycle = bench.replica()
     bench.store(metric("a", 1))
     bench.deliver(cycle)
-    batch = proposed(cycle, bench.now)
+    batch = bench.proposed(cycle, bench.now)
     end = bench.stream.last_sequence
     assert not cycle.was_stored(end)
     outcome = bench.stream.append(batch.writes())
     assert isinstance(outcome, Stored)
     cycle.stored(batch, outcome)
-    assert [cycle.was_stored(sequence) for sequence in range(end, outcome.last + 2)] == [False, True, True, False]
+    assert [cycle.was_stored(sequence) for sequence in range(end, outcome.last + 2)] == [False, True, False]
 
 
 def test_a_rivals_commit_folded_before_the_own_acknowledgement_stays_the_last_one() -> None:
     bench, first, second = rivals(metric("a", 1))
-    one = proposed(first)
+    one = bench.proposed(first)
     outcome = bench.stream.append(one.writes())
     assert isinstance(outcome, Stored)
     # The acknowledgement is still in progress; the second has folded the batch and commits behind it.
     bench.store(metric("a", 9))
     bench.deliver(second)
-    two = proposed(second, NOW + timedelta(seconds=3))
+    two = bench.proposed(second, NOW + timedelta(seconds=3))
     assert bench.settle(second, two)
     bench.deliver(first)
     first.stored(one, outcome)
     assert first.prior == second.prior
     bench.store(metric("a", 11))
     bench.deliver(first)
-    three = proposed(first, NOW + timedelta(seconds=6))
+    three = bench.proposed(first, NOW + timedelta(seconds=6))
     assert bench.settle(first, three), "what it expects is the rival's record"
     assert isinstance(first.core, ToyCore)
     assert first.core.answers["a"].batch_cpu_milli == 22
@@ -249,7 +353,7 @@ def test_what_is_remembered_of_own_batches_is_bounded() -> None:
     for value in range(REMEMBERED_BATCHES + 50):
         bench.store(metric("a", value + 1))
         bench.give(cycle, bench.stream.last_sequence)
-        batch = proposed(cycle)
+        batch = bench.proposed(cycle)
         assert bench.settle(cycle, batch)
     assert len(cycle._applied) == len(cycle._unread) == REMEMBERED_BATCHES
 
@@ -267,7 +371,7 @@ def test_the_next_batch_is_decided_while_the_last_one_is_stored() -> None:
     cycle = bench.pipelined()
     bench.store(metric("a", 1))
     bench.deliver(cycle)
-    first = proposed(cycle)
+    first = bench.proposed(cycle)
     bench.store(metric("a", 2), metric("b", 7))
     bench.deliver(cycle)
     folded = bench.stream.last_sequence
@@ -277,13 +381,13 @@ def test_the_next_batch_is_decided_while_the_last_one_is_stored() -> None:
     assert bench.settle(cycle, first)
     bench.store(metric("c", 1))
     bench.deliver(cycle)
-    second = proposed(cycle)
-    assert second.prior == cycle.prior
+    second = bench.proposed(cycle)
+    assert second.place.prior == cycle.prior
     assert second.record.folded == folded
-    assert [event.subject for event in second.events[1:]] == ["node.a.resources", "node.b.resources"]
-    assert second.events[1].causes == (f"LOG:{folded - 1}", f"LOG:{second.prior + 1}"), "the answer that was being stored"
+    assert [event.subject for event in second.decided] == ["node.a.resources", "node.b.resources"]
+    assert second.decided[0].causes == (f"LOG:{folded - 1}", f"LOG:{second.place.prior}"), "the answer that was being stored"
     assert bench.settle(cycle, second)
-    assert bench.settle(cycle, proposed(cycle))
+    assert bench.settle(cycle, bench.proposed(cycle))
     assert answers(cycle) == {"a": 4, "b": 14, "c": 2}
     assert verified(bench) == 3
 
@@ -293,19 +397,22 @@ def test_what_was_decided_behind_a_refused_batch_is_thrown_away() -> None:
     cycle, rival = bench.pipelined("a"), bench.replica("b")
     bench.store(metric("a", 1))
     bench.deliver(cycle)
+    first = bench.proposed(cycle)
     bench.deliver(rival)
-    first = proposed(cycle)
     bench.store(metric("a", 2))
     bench.deliver(cycle)
     assert cycle.decide_next(first, NOW)
-    assert bench.settle(rival, proposed(rival))
+    assert bench.settle(rival, proposed(rival, NOW + timedelta(seconds=3)))
     assert not bench.settle(cycle, first)
     assert answers(cycle) == {}, "nothing of the refused batch is left"
     assert cycle.conflicts == 1
+    bench.deliver(rival)
+    assert bench.settle(rival, proposed(rival, NOW + timedelta(seconds=3)))
+    bench.store(metric("a", 3))
     bench.deliver(cycle)
-    assert answers(cycle) == {"a": 2}
-    late = proposed(cycle, NOW + timedelta(seconds=3))
-    assert late.events[1].causes == (f"LOG:{bench.stream.last_sequence - 2}", f"LOG:{rival.prior + 1}")
+    assert answers(cycle) == {"a": 4}
+    late = bench.proposed(cycle, NOW + timedelta(seconds=6))
+    assert late.decided[0].causes == (f"LOG:{bench.stream.last_sequence - 1}", f"LOG:{rival.prior}")
     assert bench.settle(cycle, late)
     assert verified(bench) == 2
 
@@ -315,11 +422,11 @@ def test_a_rivals_commit_that_is_seen_before_the_refusal_withdraws_what_was_assu
     cycle, rival = bench.pipelined("a"), bench.replica("b")
     bench.store(metric("a", 1), metric("b", 1))
     bench.deliver(cycle)
-    first = proposed(cycle)
+    first = bench.proposed(cycle)
     assert not cycle.decide_next(first, NOW)
     bench.store(metric("a", 9))
     bench.deliver(rival)
-    assert bench.settle(rival, proposed(rival))
+    assert bench.settle(rival, bench.proposed(rival, NOW + timedelta(seconds=3)))
     bench.deliver(cycle)
     assert not bench.settle(cycle, first)
     assert answers(cycle) == answers(rival) == {"a": 18, "b": 2}
@@ -331,7 +438,7 @@ def test_the_delivery_of_the_own_record_says_what_the_acknowledgement_says() -> 
     cycle = bench.pipelined()
     bench.store(metric("a", 1))
     bench.deliver(cycle)
-    first = proposed(cycle)
+    first = bench.proposed(cycle)
     assert not cycle.decide_next(first, NOW)
     outcome = bench.stream.append(first.writes())
     assert isinstance(outcome, Stored)
@@ -341,8 +448,8 @@ def test_the_delivery_of_the_own_record_says_what_the_acknowledgement_says() -> 
     cycle.stored(first, outcome)
     bench.store(metric("a", 2))
     bench.deliver(cycle)
-    second = proposed(cycle)
-    assert second.events[1].causes[1] == f"LOG:{outcome.first + 1}"
+    second = bench.proposed(cycle)
+    assert second.decided[0].causes[1] == f"LOG:{outcome.first}"
     assert bench.settle(cycle, second)
     assert verified(bench) == 2
 
@@ -352,12 +459,12 @@ def test_what_comes_back_before_the_acknowledgement_is_folded_once_as_it_was_dec
     cycle = bench.replica()
     bench.store(metric("a", 1))
     bench.deliver(cycle)
-    batch = proposed(cycle)
+    batch = bench.proposed(cycle)
     outcome = bench.stream.append(batch.writes())
     assert isinstance(outcome, Stored)
     bench.give(cycle, outcome.first)
     assert isinstance(cycle.core, ToyCore)
-    assert cycle.core.answers["a"] is batch.events[1].data
+    assert cycle.core.answers["a"] is batch.decided[0].data
     assert cycle.was_stored(outcome.last), "nobody need read it"
     applied = cycle.core.applied
     bench.give(cycle, outcome.last)
@@ -371,14 +478,14 @@ def test_a_rivals_commit_behind_the_own_one_voids_what_was_decided_ahead() -> No
     cycle, rival = bench.pipelined("a"), bench.replica("b")
     bench.store(metric("a", 1))
     bench.deliver(cycle)
-    first = proposed(cycle)
+    first = bench.proposed(cycle)
     bench.store(metric("b", 1))
     bench.deliver(cycle)
     assert cycle.decide_next(first, NOW)
     outcome = bench.stream.append(first.writes())
     assert isinstance(outcome, Stored)
     bench.deliver(rival)
-    assert bench.settle(rival, proposed(rival))
+    assert bench.settle(rival, bench.proposed(rival, NOW + timedelta(seconds=3)))
     bench.deliver(cycle)
     cycle.stored(first, outcome)
     assert cycle.propose(NOW) is None, "the rival has decided it"
@@ -391,7 +498,7 @@ def test_a_small_decision_made_ahead_is_made_anew_with_what_has_arrived() -> Non
     cycle = bench.pipelined(ahead_from=2)
     bench.store(metric("a", 1), metric("b", 1))
     bench.deliver(cycle)
-    first = proposed(cycle)
+    first = bench.proposed(cycle)
     bench.store(metric("c", 1))
     bench.deliver(cycle)
     assert cycle.decide_next(first, NOW)
@@ -399,8 +506,8 @@ def test_a_small_decision_made_ahead_is_made_anew_with_what_has_arrived() -> Non
     bench.store(metric("d", 1))
     bench.deliver(cycle)
     assert bench.settle(cycle, first)
-    second = proposed(cycle)
-    assert [event.subject for event in second.events[1:]] == ["node.c.resources", "node.d.resources"]
+    second = bench.proposed(cycle)
+    assert [event.subject for event in second.decided] == ["node.c.resources", "node.d.resources"]
     bench.store(metric("e", 1), metric("f", 1))
     bench.deliver(cycle)
     assert cycle.decide_next(second, NOW)
@@ -408,8 +515,8 @@ def test_a_small_decision_made_ahead_is_made_anew_with_what_has_arrived() -> Non
     bench.store(metric("g", 1))
     bench.deliver(cycle)
     assert bench.settle(cycle, second)
-    third = proposed(cycle)
-    assert [event.subject for event in third.events[1:]] == ["node.e.resources", "node.f.resources"]
+    third = bench.proposed(cycle)
+    assert [event.subject for event in third.decided] == ["node.e.resources", "node.f.resources"]
     assert bench.settle(cycle, third)
     assert verified(bench) == 3
 
@@ -419,13 +526,13 @@ def test_behind_a_small_batch_nothing_is_decided_ahead() -> None:
     cycle = bench.pipelined(ahead_from=2)
     bench.store(metric("a", 1))
     bench.deliver(cycle)
-    first = proposed(cycle)
+    first = bench.proposed(cycle)
     bench.store(metric("b", 1))
     bench.deliver(cycle)
     assert not cycle.decide_next(first, NOW)
     assert cycle.ready
     assert bench.settle(cycle, first)
-    assert bench.settle(cycle, proposed(cycle))
+    assert bench.settle(cycle, bench.proposed(cycle))
     assert answers(cycle) == {"a": 2, "b": 2}
 
 
@@ -436,7 +543,7 @@ def paced(urgent: Callable[[Event], bool] | None = None) -> tuple[Bench, Cycle]:
     cycle = bench.join(Cycle(ToyCore(ToyConfig()), toy_identity("a"), text, pace=timedelta(seconds=1), urgent=urgent))
     bench.store(metric("a", 1))
     bench.deliver(cycle)
-    assert bench.settle(cycle, proposed(cycle))
+    assert bench.settle(cycle, bench.proposed(cycle))
     return bench, cycle
 
 
@@ -449,7 +556,7 @@ def test_within_its_pace_a_service_stores_no_second_batch_and_afterwards_all_in_
     bench.store(metric("a", 4))
     bench.deliver(cycle)
     assert cycle.due(NOW + timedelta(seconds=1)) is None
-    assert bench.settle(cycle, proposed(cycle, NOW + timedelta(seconds=1)))
+    assert bench.settle(cycle, bench.proposed(cycle, NOW + timedelta(seconds=1)))
     assert answers(cycle) == {"a": 8, "b": 6}
     assert cycle.propose(NOW + timedelta(seconds=9)) is None, "nothing is left"
 
@@ -461,8 +568,8 @@ def test_an_urgent_event_is_stored_at_once_and_takes_along_what_waits() -> None:
     assert cycle.propose(NOW) is None
     bench.store(metric("now", 3))
     bench.deliver(cycle)
-    batch = proposed(cycle)
-    assert {event.subject for event in batch.events[1:]} == {"node.a.resources", "node.now.resources"}
+    batch = bench.proposed(cycle)
+    assert {event.subject for event in batch.decided} == {"node.a.resources", "node.now.resources"}
 
 
 def test_a_full_batch_is_one_of_several_and_the_next_one_does_not_wait() -> None:
@@ -470,10 +577,10 @@ def test_a_full_batch_is_one_of_several_and_the_next_one_does_not_wait() -> None
     assert FULL_FROM == 900
     bench.store(*(metric(f"n{number}", 1) for number in range(900)))
     bench.deliver(cycle)
-    assert bench.settle(cycle, proposed(cycle, NOW + timedelta(seconds=1)))
+    assert bench.settle(cycle, bench.proposed(cycle, NOW + timedelta(seconds=1)))
     bench.store(*(metric(f"n{number}", 2) for number in range(899)))
     bench.deliver(cycle)
-    assert bench.settle(cycle, proposed(cycle, NOW + timedelta(seconds=1)))
+    assert bench.settle(cycle, bench.proposed(cycle, NOW + timedelta(seconds=1)))
     bench.store(metric("a", 3))
     bench.deliver(cycle)
     assert cycle.propose(NOW + timedelta(seconds=1)) is None, "that one was not full"
@@ -486,12 +593,12 @@ def test_what_fills_a_batch_is_not_held_back_though_nothing_in_it_is_urgent() ->
     assert cycle.propose(NOW) is None
     bench.store(metric("n899", 1))
     bench.deliver(cycle)
-    batch = proposed(cycle)
+    batch = bench.proposed(cycle)
     assert len(batch.events) == 1 + 900
     assert bench.settle(cycle, batch)
     bench.store(metric("a", 2))
     bench.deliver(cycle)
-    assert bench.settle(cycle, proposed(cycle)), "the rest of what fills several batches does not wait either"
+    assert bench.settle(cycle, bench.proposed(cycle)), "the rest of what fills several batches does not wait either"
 
 
 def test_a_clock_that_was_set_back_does_not_stretch_the_pace() -> None:

@@ -4,8 +4,8 @@ In: what a core decided, who it is, the sequences of the own previous commit and
 to be stored: the commit record and the events in order, or the only event with its record in it. Such a commit is one message:
 a server stages a batch in files of its own, which costs it as much as ten messages.
 
-Event id = `<cell>/<service>/<partition>/<prior>/<index>`. A cause `LOG:-<n>` is the n-th event behind the previous commit
-record: it was being stored when the decision was made. A batch that is refused leaves a fact on EXECUTION: `refusal_of`.
+Event id = `<cell>/<service>/<partition>/<prior>/<index>`. A cause `LOG:-<n>` is the n-th event of the previous
+commit: it was being stored when the decision was made. A batch that is refused leaves a fact on EXECUTION: `refusal_of`.
 """
 
 from __future__ import annotations
@@ -63,10 +63,11 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 class Place(msgspec.Struct, frozen=True):
     """Where a commit follows: on the own previous commit `prior`, fenced by `fence`, the last record that is a message of its
-    own. Sequences, 0: none."""
+    own. Sequences, 0: none. `follows_single`: the previous commit is one event."""
 
     prior: int
     fence: int
+    follows_single: bool = False
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -155,7 +156,7 @@ def commit_batch(
     for index, event in enumerate(decision.events, 1):
         causes = event.causes
         if UNKNOWN in " ".join(causes):
-            causes = tuple(_resolved(cause, prior) for cause in causes)
+            causes = tuple(_resolved(cause, prior - place.follows_single) for cause in causes)
         event_id = f"{stem}{index}"
         trace = traces.continued(causes, event_id) if traces is not None else ""
         events.append(
@@ -173,8 +174,9 @@ def commit_batch(
     return Batch(place, tuple(events), identity.commit_subject)
 
 
-def _resolved(cause: str, prior: int) -> str:
-    return f"LOG:{prior + int(cause.removeprefix(UNKNOWN))}" if cause.startswith(UNKNOWN) else cause
+def _resolved(cause: str, before: int) -> str:
+    """Return a cause with its sequence; `before` is that of the message before the events."""
+    return f"LOG:{before + int(cause.removeprefix(UNKNOWN))}" if cause.startswith(UNKNOWN) else cause
 
 
 def refusal_of(batch: Batch, identity: Identity, reason: str, now: datetime) -> Event:

@@ -108,6 +108,7 @@ class Cycle:
         self._assumed = False
         """The core has assumed the proposed batch, which is still being stored."""
         self._ahead = DecidedAhead()
+        self._prior_is_single = False
         self._fence = 0
         """Sequence of the last record that is a message of its own."""
         self._fence_is_own = False
@@ -198,7 +199,7 @@ class Cycle:
             self._settle(self._proposed, Stored(sequence, sequence + record.count))
             return True
         self._withdraw()
-        self.prior = sequence
+        self.prior, self._prior_is_single = sequence, event.commit is not None
         self._prior_end = sequence + record.count
         if event.commit is None:
             self._fence, self._fence_is_own = sequence, False
@@ -253,7 +254,7 @@ class Cycle:
         if not decision.events:
             self._proposed = None
             return None
-        place = Place(self.prior, self._fence)
+        place = Place(self.prior, self._fence, follows_single=self._prior_is_single)
         if not self._fence_is_own:
             decision = msgspec.structs.replace(decision, events=())
         elif self._pace:
@@ -269,7 +270,7 @@ class Cycle:
     def decide_next(self, batch: Batch, now: datetime) -> bool:
         """Decide what follows `batch`, which is being stored; return whether anything does. Call it again after more was
         folded: a small decision is made again."""
-        if self._assuming is None or len(batch.events) <= self._ahead_from:
+        if self._assuming is None or len(batch.decided) < self._ahead_from:
             return False
         if not self._assumed:
             if batch is not self._proposed or not self.ready:
@@ -306,13 +307,13 @@ class Cycle:
     def _settle(self, batch: Batch, outcome: Stored) -> None:
         # Another replica may have committed behind this batch, and its record been folded before the acknowledgement came.
         if outcome.first > self.prior:
-            self.prior = outcome.first
+            self.prior, self._prior_is_single = outcome.first, batch.is_single
             self._prior_end = outcome.last
             if not batch.is_single:
                 self._fence, self._fence_is_own, self._rival_seen = outcome.first, True, None
         self._floor = max(self._floor, batch.record.now)
         if self._assumed and self._assuming is not None and batch is self._proposed:
-            self._assuming.confirm(outcome.first + 1)
+            self._assuming.confirm(outcome.first if batch.is_single else outcome.first + 1)
             self._assumed = False
             self._ahead.follows(outcome.first)
         else:
