@@ -6,6 +6,7 @@ from datetime import datetime
 
 from cotenant.events.envelope import Event, Payload
 from cotenant.model.bounds import Count
+from cotenant.model.subjects import tokens
 
 
 class Commit(Payload, frozen=True, kw_only=True):
@@ -36,6 +37,9 @@ class Commit(Payload, frozen=True, kw_only=True):
     passing: Count = 0
 
 
+SOURCE_PARTS = len(("", "cell", "service", "partition"))
+
+
 def record_of(event: Event) -> Commit | None:
     """Return the commit record that an event is, or carries."""
     record = event.data if event.commit is None else event.commit
@@ -43,9 +47,12 @@ def record_of(event: Event) -> Commit | None:
 
 
 def decider_of(event: Event) -> str:
-    """Return the service that stored a commit record, or an event that carries one; its source is
-    `/<cell>/<service>/<partition>`."""
-    return event.source.rsplit("/", 2)[-2]
+    """Return the service that stored a commit record, or an event that carries one: its source is
+    `/<cell>/<service>/<partition>`. Empty where it is none of a service."""
+    if isinstance(event.data, Commit):
+        return tokens(event.subject)[1]
+    parts = event.source.split("/")
+    return parts[2] if len(parts) == SOURCE_PARTS else ""
 
 
 class ServiceStarted(Payload, frozen=True, kw_only=True):

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant.log.nats.decoding import REPLACES, headers_of_event
+from cotenant.log.nats.decoding import EXPECTED_SUBJECT, REPLACES, headers_of_event
 from cotenant.log.nats.wire import inline_status, parse_headers
 
-READ = ("Nats-Rollup", "Nats-TTL", "Nats-Expected-Last-Subject-Sequence", REPLACES, "Nats-Stream-Source")
+READ = ("Nats-Rollup", "Nats-TTL", "Nats-Expected-Last-Subject-Sequence", EXPECTED_SUBJECT, REPLACES, "Nats-Stream-Source")
 OTHERS = ("Nats-Batch-Id", "Nats-Expected-Last-Subject-Sequence-Subject", "X-Nats-Rollup", "Nats-Subject", "traceparent")
 VALUES = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x2FF), max_size=20)
 
