@@ -31,7 +31,7 @@ from hashlib import blake2b
 import msgspec
 
 from cotenant.engine.ahead import DecidedAhead
-from cotenant.engine.commit import Batch, Decision, Identity, Place, commit_batch
+from cotenant.engine.commit import Batch, Decision, Identity, CommitPlace, commit_batch
 from cotenant.engine.core import MAX_EVENTS_TOGETHER, Assuming, Core
 from cotenant.engine.load import RELOAD_PAUSE, Load
 from cotenant.engine.quarantine import Quarantine
@@ -254,7 +254,7 @@ class Cycle:
         if not decision.events:
             self._proposed = None
             return None
-        place = Place(self.prior, self._fence, follows_single=self._prior_is_single)
+        place = CommitPlace(self.prior, self._fence, follows_single=self._prior_is_single)
         if not self._fence_is_own:
             decision = msgspec.structs.replace(decision, events=())
         elif self._pace:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from cotenant.domain.quota.names import ANNOTATION_NAMESPACES, ANNOTATION_SHARED_WEIGHT, LABEL_PARENT, LABEL_TREE
-from cotenant.engine.commit import Decision, Identity, Place, commit_batch
+from cotenant.engine.commit import Decision, Identity, CommitPlace, commit_batch
 from cotenant.events.envelope import Event, MessageDecoders, Payload, decode_event, encode_event
 from cotenant.events.node.conditions import NodeCondition
 from cotenant.events.node.metrics import NodeMetricComputed, PodMetric, Usage
@@ -352,5 +352,5 @@ def over_the_wire(event: Event) -> Event:
 
 def as_stored(events: Sequence[Event], prior: int = 0) -> list[tuple[object, ...]]:
     """What would be stored behind the commit record `prior`."""
-    stamped = commit_batch(Decision(events=events, folded=0, now=NOW, took_us=0), IDENTITY, "", Place(prior, prior))
+    stamped = commit_batch(Decision(events=events, folded=0, now=NOW, took_us=0), IDENTITY, "", CommitPlace(prior, prior))
     return [(e.subject, e.data, e.causes, e.tombstone) for e in stamped.events[1:]]

@@ -117,7 +117,7 @@ class LogView:
         self.of_second: Counter[str] = Counter()
         """Events of the current second by source."""
         self._batch: list[Event] = []
-        self._record: Event | None = None
+        self._record: tuple[Event, Commit] | None = None
         self._ends = 0
 
     # -- seeing ----------------------------------------------------------------------------------------------------
@@ -229,18 +229,16 @@ class LogView:
             return CommitSeen(decider_of(event), event, commit, (event,))
         if commit is not None:
             # A record alone decides nothing: a replica takes over.
-            self._record, self._batch, self._ends = event if commit.count else None, [], event.sequence + commit.count
-            return None
-        record = self._record
-        if record is None:
-            return None
-        if event.source == record.source and event.sequence <= self._ends:
-            self._batch.append(event)
-        if event.sequence < self._ends:
-            return None
-        self._record = None
-        assert isinstance(record.data, Commit)
-        return CommitSeen(decider_of(record), record, record.data, tuple(self._batch))
+            self._record = (event, commit) if commit.count else None
+            self._batch, self._ends = [], event.sequence + commit.count
+        elif self._record is not None:
+            record, commit = self._record
+            if event.source == record.source and event.sequence <= self._ends:
+                self._batch.append(event)
+            if event.sequence >= self._ends:
+                self._record = None
+                return CommitSeen(decider_of(record), record, commit, tuple(self._batch))
+        return None
 
     def asked(self, plan: Plan) -> None:
         """Note a request: objects that its plan ends may end, whatever the answer is."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cotenant.domain.quota.membership import Membership
-from cotenant.engine.commit import Decision, Place, commit_batch
+from cotenant.engine.commit import Decision, CommitPlace, commit_batch
 from cotenant.events.envelope import Event
 from cotenant.events.node.conditions import NodeCondition
 from cotenant.events.placements import Placement
@@ -89,7 +89,7 @@ def test_what_is_decided_ahead_names_what_is_being_stored_as_its_cause() -> None
     [ending] = ahead
     number = [event.subject for event in batch].index(ending.subject) + 1
     assert f"LOG:-{number}" in ending.causes
-    committed = commit_batch(Decision(events=ahead, folded=9, now=NOW, took_us=0), IDENTITY, "", Place(100, 100))
+    committed = commit_batch(Decision(events=ahead, folded=9, now=NOW, took_us=0), IDENTITY, "", CommitPlace(100, 100))
     assert f"LOG:{100 + number}" in committed.events[1].causes
     story.core.confirm(101)
     [again] = story.core.decide(NOW)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from cotenant.engine.commit import Decision, Identity, Place, commit_batch
+from cotenant.engine.commit import Decision, Identity, CommitPlace, commit_batch
 from cotenant.engine.replay import Verifier
 from cotenant.events.commits import Commit
 from cotenant.events.envelope import Event
@@ -18,7 +18,7 @@ STATE = Event(subject="predictions.n", data=PredictionState(node="n"))
 
 def record(*events: Event) -> Commit:
     decision = Decision(events=events, folded=0, now=NOW, took_us=0)
-    return commit_batch(decision, Identity(service="metrics-ingest"), "", Place(0, 0)).record
+    return commit_batch(decision, Identity(service="metrics-ingest"), "", CommitPlace(0, 0)).record
 
 
 def holes(commit: Commit, *sequences: int) -> int:

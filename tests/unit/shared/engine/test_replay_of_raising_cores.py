@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from cotenant.engine.commit import Decision, Identity, Place, commit_batch
+from cotenant.engine.commit import Decision, Identity, CommitPlace, commit_batch
 from cotenant.engine.cycle import config_digest
 from cotenant.engine.definition import ServiceDefinition
 from cotenant.engine.replay import BEHIND, INCOMPLETE, RAISED, Verifier, verify
@@ -98,7 +98,7 @@ class Log:
         folded = len(self.events)
         now = START + timedelta(minutes=minute)
         decision = Decision(events=events, folded=folded, now=now, took_us=0, behind=behind)
-        batch = commit_batch(decision, IDENTITY, config_digest(TEXT), Place(self._prior, self._prior))
+        batch = commit_batch(decision, IDENTITY, config_digest(TEXT), CommitPlace(self._prior, self._prior))
         self._prior = folded + 1
         for event in batch.events:
             self._append(event)

@@ -11,7 +11,7 @@ import sys
 import msgspec
 import pytest
 
-from cotenant.engine.commit import Decision, Identity, Place, commit_batch
+from cotenant.engine.commit import Decision, Identity, CommitPlace, commit_batch
 from cotenant.engine.replay import compare
 from cotenant.events import Event
 from cotenant.events.commits import Commit
@@ -88,7 +88,7 @@ def test_only_the_newest_traces_are_remembered() -> None:
 
 def batch(traces: Traces | None, cause: str = "LOG:7") -> tuple[Event, Event]:
     decided = Event(subject="toy.a", data=stored(pod_document()), causes=(cause,) if cause else ())
-    made = commit_batch(Decision(events=(decided,), folded=9, now=NOW, took_us=0), TOY, "", Place(5, 5), traces)
+    made = commit_batch(Decision(events=(decided,), folded=9, now=NOW, took_us=0), TOY, "", CommitPlace(5, 5), traces)
     record, first = made.events
     return msgspec.structs.replace(record, sequence=20), first
 

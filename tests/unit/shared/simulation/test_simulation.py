@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from cotenant.engine.replay import verify
-from cotenant.events import Commit, Event, NodeResources, encode_event
+from cotenant.events import Event, NodeResources, encode_event
+from cotenant.events.commits import record_of
 from cotenant.log.contract import Write
 from cotenant.simulation import START, ServiceParticipant, World
 from tests.contract.toy import TOY, ToyConfig, ToyCore, metric, toy_identity
@@ -50,7 +51,8 @@ def test_decisions_follow_and_can_be_recomputed() -> None:
     history = world.history or []
     report = verify(history, {"toy": TOY})
     assert report.ok, report
-    assert report.commits == sum(isinstance(event.data, Commit) for event in history)
+    records = [(record.count, event) for event in history if (record := record_of(event)) is not None]
+    assert report.commits == sum(count > 0 or event.commit is not None for count, event in records)
     assert report.commits > 100
     last: dict[str, int] = {}
     for event in history:
