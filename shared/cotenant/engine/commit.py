@@ -61,7 +61,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     behind: bool = False
 
 
-class Place(msgspec.Struct, frozen=True):
+class CommitPlace(msgspec.Struct, frozen=True):
     """Where a commit follows: on the own previous commit `prior`, fenced by `fence`, the last record that is a message of its
     own. Sequences, 0: none. `follows_single`: the previous commit is one event."""
 
@@ -73,7 +73,7 @@ class Place(msgspec.Struct, frozen=True):
 class Batch(msgspec.Struct, frozen=True):
     """A proposal, ready to be stored: the commit record and what was decided, one event with its record, or a record alone."""
 
-    place: Place
+    place: CommitPlace
     events: tuple[Event, ...]
     fenced_by: str
     """The subject of the records."""
@@ -126,7 +126,7 @@ def _passes(event: Event) -> bool:
 
 
 def commit_batch(
-    decision: Decision, identity: Identity, config: str, place: Place, traces: Traces | None = None, *, single: bool = False
+    decision: Decision, identity: Identity, config: str, place: CommitPlace, traces: Traces | None = None, *, single: bool = False
 ) -> Batch:
     """Return the batch that follows the commit `place.prior`; without events it is a record alone. `single`: one event may have
     the record in it. `traces`: of what was folded; None: without traces."""

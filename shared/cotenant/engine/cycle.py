@@ -31,7 +31,7 @@ from hashlib import blake2b
 import msgspec
 
 from cotenant.engine.ahead import DecidedAhead
-from cotenant.engine.commit import Batch, Decision, Identity, CommitPlace, commit_batch
+from cotenant.engine.commit import Batch, CommitPlace, Decision, Identity, commit_batch
 from cotenant.engine.core import MAX_EVENTS_TOGETHER, Assuming, Core
 from cotenant.engine.load import RELOAD_PAUSE, Load
 from cotenant.engine.quarantine import Quarantine

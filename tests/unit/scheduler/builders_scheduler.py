@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from cotenant.domain.quota.names import ANNOTATION_NAMESPACES, ANNOTATION_SHARED_WEIGHT, LABEL_PARENT, LABEL_TREE
-from cotenant.engine.commit import Decision, Identity, CommitPlace, commit_batch
+from cotenant.engine.commit import CommitPlace, Decision, Identity, commit_batch
 from cotenant.events.envelope import Event, MessageDecoders, Payload, decode_event, encode_event
 from cotenant.events.node.conditions import NodeCondition
 from cotenant.events.node.metrics import NodeMetricComputed, PodMetric, Usage

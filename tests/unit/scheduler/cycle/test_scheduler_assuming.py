@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cotenant.domain.quota.membership import Membership
-from cotenant.engine.commit import Decision, CommitPlace, commit_batch
+from cotenant.engine.commit import CommitPlace, Decision, commit_batch
 from cotenant.events.envelope import Event
 from cotenant.events.node.conditions import NodeCondition
 from cotenant.events.placements import Placement

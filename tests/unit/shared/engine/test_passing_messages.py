@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from cotenant.engine.commit import Decision, Identity, CommitPlace, commit_batch
+from cotenant.engine.commit import CommitPlace, Decision, Identity, commit_batch
 from cotenant.engine.replay import Verifier
 from cotenant.events.commits import Commit
 from cotenant.events.envelope import Event

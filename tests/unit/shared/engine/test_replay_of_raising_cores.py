@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from cotenant.engine.commit import Decision, Identity, CommitPlace, commit_batch
+from cotenant.engine.commit import CommitPlace, Decision, Identity, commit_batch
 from cotenant.engine.cycle import config_digest
 from cotenant.engine.definition import ServiceDefinition
 from cotenant.engine.replay import BEHIND, INCOMPLETE, RAISED, Verifier, verify

@@ -11,7 +11,7 @@ import sys
 import msgspec
 import pytest
 
-from cotenant.engine.commit import Decision, Identity, CommitPlace, commit_batch
+from cotenant.engine.commit import CommitPlace, Decision, Identity, commit_batch
 from cotenant.engine.replay import compare
 from cotenant.events import Event
 from cotenant.events.commits import Commit
