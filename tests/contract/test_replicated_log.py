@@ -17,6 +17,7 @@ from cotenant.log.nats.jetstream import API_ERRORS, BusError
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.log.nats.wire import BusClient
 from cotenant.log.storing import find_out, store_batch
+from tests.contract.test_fenced_writes import nothing_passes_a_new_record
 from tests.contract.toy import metric
 from tests.nats_server import NatsCluster, NatsServer
 
@@ -238,3 +239,8 @@ async def test_a_question_without_an_answer_is_no_message_that_is_missing(nats_s
         assert isinstance(answer, TimeoutError), answer
     nats_server.start()
     await log.close()
+
+
+async def test_nothing_passes_a_new_record(log: NatsLog) -> None:
+    await led(log)
+    await nothing_passes_a_new_record(log, 100)

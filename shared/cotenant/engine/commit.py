@@ -126,7 +126,13 @@ def _passes(event: Event) -> bool:
 
 
 def commit_batch(
-    decision: Decision, identity: Identity, config: str, place: CommitPlace, traces: Traces | None = None, *, single: bool = False
+    decision: Decision,
+    identity: Identity,
+    config: str,
+    place: CommitPlace,
+    traces: Traces | None = None,
+    *,
+    single: bool = False,
 ) -> Batch:
     """Return the batch that follows the commit `place.prior`; without events it is a record alone. `single`: one event may have
     the record in it. `traces`: of what was folded; None: without traces."""
