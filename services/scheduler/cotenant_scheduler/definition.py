@@ -46,7 +46,7 @@ def make_core(config: SchedulerConfig) -> SchedulerCore:
 
 DEFINITION = ServiceDefinition(
     name="scheduler",
-    core_version="9",
+    core_version="10",
     filters=FILTERS,
     views=(PlacementView,),
     config_type=SchedulerConfig,

@@ -199,7 +199,7 @@ class World:
                 return instead
         log = self.streams.log
         outcome = log.append(writes)
-        if isinstance(outcome, Stored):
+        if isinstance(outcome, Stored) and not outcome.duplicate:
             notified = subscription if instead is None and not wakes_writer else None
             routes = self._log_routes
             for index, event in enumerate(log.events(outcome)):

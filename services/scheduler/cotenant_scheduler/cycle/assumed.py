@@ -1,10 +1,12 @@
 """Changes of the state by the scheduler's own decisions before they are stored: one journal, newest last.
 
-Two kinds of changes are assumed:
+Three kinds of changes are assumed:
 
     placements of the decision being made: counted on their nodes, charged to their quotas, units taken. `savepoint` marks a
     point of the journal and `rollback` undoes exactly the changes after it: so pods are tried together, and a decision
     never depends on one that was not stored. A placement that is folded as it was decided stays: nothing is computed again.
+    placements of the decision being made that are not found a node: of pods that name theirs, and of pods that are resized and
+    grow. They are folded while others are placed beside them (`counted`), and then undone like those of a refused batch.
     events of a batch that is being stored: folded before their sequences are known, the n-th as number -n
     (`cotenant.engine.core.Assuming`). `stored` gives them their sequences; `refused` folds the messages before them again,
     newest first: the state is a fold of the last message of each subject, so that undoes any event, whatever its payload and
@@ -16,7 +18,8 @@ Bounds: the placements of one decision; the events of one batch.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Protocol
 
@@ -40,9 +43,16 @@ class Folding(Protocol):
     def fold(self, event: Event, sequence: int) -> PlacementRecord | None:
         """Fold an event as if it had this sequence; return the record of a placement."""
 
+    def last(self, subject: str) -> Event | None:
+        """Return the last message of a subject that the scheduler writes; None if there is none."""
+
     def replace(self, event: Event, sequence: int) -> tuple[Event | None, PlacementRecord | None]:
         """Fold an own event likewise; return the last message of its subject before it, None if none, and the record of
         a placement."""
+
+
+_Folded = tuple[Event, Event | None, PlacementRecord | None]
+"""An event with the message of its subject before it, and its record."""
 
 
 class _Assumption(msgspec.Struct, frozen=True):
@@ -60,8 +70,7 @@ class Assumed:
         self._sequences = sequences
         self._placed: dict[PodKey, _Assumption] = {}
         """In the order of the decision."""
-        self._batch: list[tuple[Event, Event | None, PlacementRecord | None]] = []
-        """Each event with the message before it and its record."""
+        self._batch: list[_Folded] = []
 
     # -- the decision being made ---------------------------------------------------------------------------------
 
@@ -128,6 +137,19 @@ class Assumed:
         change = self._ledger.charge if times > 0 else self._ledger.give_back
         change(charge.membership, requests, preemptible=charge.preemptible)
 
+    @contextmanager
+    def counted(self, events: Sequence[Event], state: Folding) -> Iterator[None]:
+        """Count own placements of the decision being made, new ones or such that grow, while pods are placed beside them. What
+        refers to one meanwhile refers to the message before it."""
+        folded: list[_Folded] = []
+        for event in events:
+            assert isinstance(event.data, Placement)
+            before = state.last(event.subject)
+            known = before.sequence if before is not None else event.data.object_sequence
+            folded.append((event, before, state.fold(event, known)))
+        yield
+        self._unfold(folded, state)
+
     # -- the batch being stored ----------------------------------------------------------------------------------
 
     def fold(self, events: Sequence[Event], state: Folding) -> None:
@@ -148,9 +170,13 @@ class Assumed:
     def refused(self, state: Folding) -> None:
         """The batch is not stored, nor are later decisions."""
         self.rollback()
-        for event, before, _ in reversed(self._batch):
+        self._unfold(self._batch, state)
+        self._batch = []
+
+    @staticmethod
+    def _unfold(folded: Sequence[_Folded], state: Folding) -> None:
+        for event, before, _ in reversed(folded):
             if before is None:
                 state.fold(msgspec.structs.replace(event, tombstone=True), 0)
             else:
                 state.fold(before, before.sequence)
-        self._batch = []

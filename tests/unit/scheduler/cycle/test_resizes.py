@@ -10,7 +10,7 @@ from cotenant.events.node.runs import RunPhase
 from cotenant.events.placements import Placement
 from cotenant.events.resizes import ContainerResources, ResizeState, ResizeStatus
 from cotenant_scheduler.core import SchedulerCore
-from tests.unit.scheduler.builders_scheduler import Story, node, pod
+from tests.unit.scheduler.builders_scheduler import NOW, Story, node, pod
 
 LABEL = {"quota.scheduling.koordinator.sh/name": "team"}
 
@@ -66,6 +66,27 @@ def test_a_pod_that_grows_is_counted_with_what_it_asks_for_at_once() -> None:
     waiting = story.waiting("q")
     assert waiting is not None
     assert "Insufficient cpu" in waiting.message
+
+
+@pytest.mark.parametrize(
+    ("labels", "of_node", "lacking"), [({}, "4", "Insufficient cpu"), (LABEL, "9", "Insufficient quotas, quotaName: team")]
+)
+def test_a_pod_that_comes_with_the_resize_of_another_is_placed_beside_what_that_asks_for(
+    labels: dict[str, str], of_node: str, lacking: str
+) -> None:
+    story = story_with("1", of_node=of_node)
+    story.pod(pod("p", cpu="3", labels=LABEL))
+    more = "1" if not labels else "3"
+    for name in ("q", "r"):
+        story.pod(pod(name, cpu=more, labels=labels))
+    decided = story.core.decide(NOW)
+    assert story.core.decide(NOW) == decided, "what was counted for a decision is undone"
+    story.settle()
+    assert placed(story).requests["cpu"] == 3000
+    assert sorted(name for name in ("q", "r") if story.placement(name) is not None) == ["q"]
+    waiting = story.waiting("r")
+    assert waiting is not None
+    assert lacking in waiting.message
 
 
 @pytest.mark.parametrize(("state", "left"), [(ResizeState.DEFERRED, 2000), (ResizeState.INFEASIBLE, 1000)])
