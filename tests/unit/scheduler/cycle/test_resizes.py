@@ -76,7 +76,7 @@ def test_a_pod_that_comes_with_the_resize_of_another_is_placed_beside_what_that_
 ) -> None:
     story = story_with("1", of_node=of_node)
     story.pod(pod("p", cpu="3", labels=LABEL))
-    more = "1" if not labels else "3"
+    more = "1" if not labels else "2"
     for name in ("q", "r"):
         story.pod(pod(name, cpu=more, labels=labels))
     decided = story.core.decide(NOW)
