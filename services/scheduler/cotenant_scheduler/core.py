@@ -31,6 +31,7 @@ from cotenant.events.envelope import Event
 from cotenant.model.quantities import QuantityError
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.endings.endings import Endings
+from cotenant_scheduler.cycle.endings.resizes import taking_room
 from cotenant_scheduler.cycle.folding import StateFolding
 from cotenant_scheduler.cycle.nominations import Nominations
 from cotenant_scheduler.cycle.ordering.walk import States
@@ -307,13 +308,8 @@ class SchedulerCore:
         backlog = self.queue.exceeds(MAX_EVENTS_PER_DECISION // 4)
         reports = MAX_EVENTS_PER_DECISION // EVENTS_A_REPORT if backlog and self.monitor.has_overdue(classes, now) else 0
         endings = self._endings.decide(now, ENDINGS_SHARE - len(statuses) - reports)
-        limit = left - len(endings) - reports
-        if growing := self._endings.take_room(endings, self.pods.records):
-            with self._assumed.counted(growing, self._state):
-                self.settle()
-                bound, waiting = self.placing.decide(now, limit)
-        else:
-            bound, waiting = self.placing.decide(now, limit)
+        with self._assumed.counted(taking_room(endings, self.pods.records), self._state, self.settle):
+            bound, waiting = self.placing.decide(now, left - len(endings) - reports)
         if reports and self.placing.cut_short:
             waiting = self.monitor.reports(classes, self._waiting, self._assumed.holds, now, reports)
         return [*bound, *endings, *statuses, *waiting]

@@ -18,7 +18,7 @@ Bounds: the placements of one decision; the events of one batch.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Protocol
@@ -138,15 +138,19 @@ class Assumed:
         change(charge.membership, requests, preemptible=charge.preemptible)
 
     @contextmanager
-    def counted(self, events: Sequence[Event], state: Folding) -> Iterator[None]:
+    def counted(self, events: Sequence[Event], state: Folding, settle: Callable[[], None]) -> Iterator[None]:
         """Count own placements of the decision being made, new ones or such that grow, while pods are placed beside them. What
-        refers to one meanwhile refers to the message before it."""
+        refers to one meanwhile refers to the message before it. `settle` finishes folding."""
+        if not events:
+            yield
+            return
         folded: list[_Folded] = []
         for event in events:
             assert isinstance(event.data, Placement)
             before = state.last(event.subject)
             known = before.sequence if before is not None else event.data.object_sequence
             folded.append((event, before, state.fold(event, known)))
+        settle()
         yield
         self._unfold(folded, state)
 

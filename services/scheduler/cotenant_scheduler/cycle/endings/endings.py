@@ -132,20 +132,6 @@ class Endings:
             events.extend(found)
         return events
 
-    @staticmethod
-    def take_room(events: Sequence[Event], records: Mapping[PodKey, PodRecord]) -> list[Event]:
-        """Return the placements among decided events that count more on their node than the state does: of pods that name it,
-        and of pods that are resized and grow."""
-        found: list[Event] = []
-        for event in events:
-            data = event.data
-            if isinstance(data, Placement) and data.phase is _BOUND and not event.tombstone:
-                placed = records[data.namespace, data.name].placements.get(data.node)
-                had = placed.data.requests if placed is not None else {}
-                if any(amount > had.get(name, 0) for name, amount in data.requests.items()):
-                    found.append(event)
-        return found
-
     def waiting_over(self, record: PodRecord) -> Event:
         """Return the tombstone of a pod's waiting event."""
         assert record.waiting is not None
