@@ -55,7 +55,7 @@ def resized_requests(document: msgspec.Raw, resize: PlacementResize, otherwise: 
 
 
 def taking_room(events: Sequence[Event], records: Mapping[PodKey, PodRecord]) -> list[Event]:
-    """Return the placements among decided events that count more on their node than the state does: of pods that name it, and of
+    """Return the placements among decided events that count more on their node than the state does: of pods that name it and of
     pods that are resized and grow."""
     found: list[Event] = []
     for event in events:
