@@ -114,10 +114,10 @@ async def test_a_stored_object_that_is_none_of_its_kind_is_a_dead_letter_until_i
 ) -> None:
     spec = {"containers": [{"name": "a", "image": "b"}], "priority": 10**30}
     document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "old", "namespace": "default"}, "spec": spec}
-    message = {"specversion": "1.0", "id": "old/1", "source": "/old", "type": "cotenant.object.v1", "data": {"object": document}}
+    message = {"specversion": "1.0", "id": "old/1", "source": "/old", "type": "cotenant.object.v1"}
     subject = object_subject("", "pods", "default", "old")
     log = await connect(shared_nats_server.url, "test")
-    await log.client.publish(subject, json.dumps(message).encode())
+    await log.client.publish(subject, json.dumps({**message, "data": {"object": document}}).encode())
     await log.client.flush()
     await log.close()
     async with gateway.session() as session, asyncio.timeout(WAIT_SECONDS):

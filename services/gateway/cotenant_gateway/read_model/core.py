@@ -23,7 +23,6 @@ from cotenant.api.definitions import PartKey, Registry
 from cotenant.api.kinds import Kind
 from cotenant.api.snapshots import Snapshot, stored_document
 from cotenant.domain.quota.gates import QuotaGates
-from cotenant.engine.quarantine import Finding
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome
@@ -43,11 +42,11 @@ from cotenant_gateway.read_model.ring import ChangeRing, ObjectChange
 from cotenant_gateway.read_model.settings import AdmissionSettings
 from cotenant_gateway.read_model.slots import Collection, CreatedWithNodes, Slot
 from cotenant_gateway.read_model.stopwatch import Stopwatch
+from cotenant_gateway.read_model.unreadable import UnreadableObjects
 
 T = TypeVar("T")
 ALL_OFF = QuotaGates()
 AS_BY_DEFAULT = AdmissionSettings()
-MAX_FINDINGS = 1000
 _OBJECTS = frozenset({ObjectStored, ObjectDeleted})
 _OF_SERVICES = frozenset({Commit, ServiceStarted})
 """Facts about the services themselves, of no API object."""
@@ -98,8 +97,7 @@ class GatewayCore:
         self.declared: dict[tuple[str, str], Slot] = {}
         """Documents of objects that are derived from other services' facts, by resource and name: as many as users wrote."""
         self._ended = EndedObjects()
-        self.findings: list[Finding] = []
-        """Documents that are not valid objects of their kind, at most MAX_FINDINGS, until they are published."""
+        self.unreadable = UnreadableObjects()
         self._live = False
         self._cached: dict[Callable[[], Any], Any] = {}
 
@@ -156,9 +154,7 @@ class GatewayCore:
             try:
                 stored = stored_document(event.data.object, sequence, event.time, collection.decode)
             except (msgspec.MsgspecError, RecursionError) as error:
-                # Stored by another writer than a gateway, or by an older one: it counts as absent, like a quarantined message.
-                if len(self.findings) < MAX_FINDINGS:
-                    self.findings.append(Finding(event, f"not a valid {kind.kind}: {error}"))
+                self.unreadable.note(event, kind, error)
         slot.store(stored, sequence, self._live)
         self._ended.note(collection, slot, own_before)
         key = kind.resource, slot.address.namespace, name
@@ -238,11 +234,6 @@ class GatewayCore:
                 self.ring.append(ObjectChange(sequence, kind, before, None))
                 before = None
         self.ring.append(ObjectChange(sequence, kind, before, after))
-
-    def take_findings(self) -> list[Finding]:
-        """Return the documents that could not be read since the last call."""
-        findings, self.findings = self.findings, []
-        return findings
 
     # -- reading -------------------------------------------------------------------------------------------------
 
