@@ -100,6 +100,18 @@ async def test_a_replica_that_only_watches_has_nothing_undecided(nats_server: Na
     await log.close()
 
 
+async def test_a_clock_ahead_of_the_logs_is_shown_by_how_far(nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cotenant.runtime.follower.LOOK_SECONDS", 0.02)
+    log = await connected(nats_server)
+    wrong_by = timedelta(hours=1)
+    skewed = await Running(log, "skewed", clock=lambda: utc_now() + wrong_by).ready()
+    await until(lambda: figures_of(skewed).clock_ahead_seconds >= 3600)
+    wrong_by = timedelta(hours=-1)
+    await until(lambda: figures_of(skewed).clock_ahead_seconds == 0)
+    await skewed.stop()
+    await log.close()
+
+
 async def test_writes_that_are_refused_are_counted_by_reason(nats_server: NatsServer) -> None:
     log = await connect(nats_server.url, "test")
     await log.declare(sizes=StreamSizes(log=1 << 20))

@@ -63,6 +63,12 @@ async def test_what_changes_while_a_load_is_under_way_is_neither_lost_nor_old(
     await store(log, [metric(f"n{number:05}", 0) for number in range(SUBJECTS)])
     reader = await log.follow(LOG, ["metrics.*"])
     state: dict[str, tuple[int, int]] = {}
+    sequences: list[int] = []
+
+    def take(events: Sequence[Event]) -> None:
+        sequences.extend(event.sequence for event in events)
+        fold(state, events)
+
     last = 0
     for round_number in range(1, 21):
         changed: list[Event] = []
@@ -75,11 +81,12 @@ async def test_what_changes_while_a_load_is_under_way_is_neither_lost_nor_old(
                 changed.append(metric(f"n{number:05}", round_number))
                 truth[subject] = round_number
         last = await store(log, changed)
-        fold(state, await reader.pull(250, 1.0))
+        take(await reader.pull(250, 1.0))
     async with asyncio.timeout(WAIT_SECONDS):
         while reader.position < last or len(state) < SUBJECTS:
-            fold(state, await reader.pull(1000, 1.0))
+            take(await reader.pull(1000, 1.0))
     assert {subject: value for subject, (_, value) in state.items()} == truth
+    assert len(sequences) == len(set(sequences)), "nothing is delivered twice"
     await reader.close()
 
 

@@ -244,7 +244,9 @@ class PoisonedToyCore(ToyCore):
         return super().decide(now)
 
 
-async def test_messages_that_break_a_rule_are_set_aside_and_the_service_goes_on(nats_server: NatsServer) -> None:
+async def test_messages_that_break_a_rule_are_set_aside_and_the_service_goes_on(
+    nats_server: NatsServer, caplog: pytest.LogCaptureFixture
+) -> None:
     log = await connected(nats_server)
     await say(log, metric("loaded", 667), metric("fine", 1))
     service = await Running(log, "a", replace(TOY, make_core=PoisonedToyCore)).ready()
@@ -257,6 +259,9 @@ async def test_messages_that_break_a_rule_are_set_aside_and_the_service_goes_on(
         "metrics.folded": "OverflowError: no room for 666",
         "metrics.decided": "ZeroDivisionError: no rule for 667",
     }
+    lines = [record for record in caplog.records if "quarantined" in record.getMessage()]
+    assert {(record.args[2], record.exc_info) for record in lines} == {(subject, None) for subject in letters}  # type: ignore[index]
+    assert len(lines) == len(letters), "one line each, without a traceback"
     await say(log, metric("decided", 4), metric("folded", 5))
     await answers(log, {"fine": 2, "late": 6, "decided": 8, "folded": 10})
     assert set(service.service.quarantine.held) == {"metrics.loaded"}

@@ -2,7 +2,8 @@
 
 An executor ends pods that have no placement. On an empty LOG, on that of another cell, and on one that was restored from an old
 backup, pods that should run have none. So the executor stores when its LOG was created and how far it was read; where LOG is
-another one, or ends earlier, and pods run here, it keeps them until an operator adopts LOG (`cotenant admin adopt`).
+another one, or ends earlier, or the file is damaged, and pods run here, it keeps them until an operator adopts LOG (`cotenant
+admin adopt`).
 
 In: the identity of LOG. Out: why it is not the known one, or nothing.
 """
@@ -28,17 +29,22 @@ class KnownLog:
         self._path = path
         self._existing_pods = existing_pods
         self._known: LogIdentity | None = None
+        self._damage = ""
+        """Why the file cannot be read: which LOG was followed is not known then, but there was one."""
         if path is not None and path.exists():
             try:
                 self._known = msgspec.json.decode(path.read_bytes(), type=LogIdentity)
             except (OSError, msgspec.MsgspecError) as error:
-                logger.warning("%s cannot be read, any LOG is accepted: %s", path, error)
+                self._damage = f"{path}, which says which LOG this node followed, cannot be read: {error}"
+                logger.warning("%s", self._damage)
 
     def why_unknown(self, found: LogIdentity) -> str:
         """Return why this LOG is not the known one; empty if it is, or if none is known."""
         known = self._known
-        if self._path is None or known is None or not self._existing_pods():
+        if self._path is None or not (known or self._damage) or not self._existing_pods():
             return ""
+        if known is None:
+            return self._damage
         if found.created != known.created:
             return f"LOG was created at {found.created}; this node followed the one created at {known.created}"
         if found.last < known.last:
@@ -61,7 +67,7 @@ class KnownLog:
         except OSError as error:
             logger.warning("%s cannot be written: %s", self._path, error)
             return
-        self._known = found
+        self._known, self._damage = found, ""
 
     def followed(self, sequence: int) -> None:
         """Remember how far LOG was followed."""

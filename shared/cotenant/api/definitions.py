@@ -65,7 +65,8 @@ class KindDefinition(msgspec.Struct, frozen=True, eq=False):
     decode: Callable[[msgspec.Raw], Headed] = msgspec.json.Decoder(AnyObject).decode
     """The schema: the typed view of a document. Raises msgspec.ValidationError with the field's path."""
     decode_when_folded: bool = False
-    """Decode the whole document when it arrives, not its metadata alone: for kinds whose view every reader needs."""
+    """Decode the whole document when it arrives, not its metadata alone: for kinds whose view is needed to show them, or to
+    admit pods. A stored document that does not fit the schema then counts as absent."""
     default: Callable[[msgspec.Raw], msgspec.Raw] = _as_given
     """Default members of a new object. Runs before admission. Must return the same Raw where
     nothing is added."""

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from cotenant.log.nats.log import connect
+from cotenant.model.subjects import object_subject
 from tests.integration.gateway.gateway_process import MERGE, PODS, WAIT_SECONDS, GatewayProcess, pod, shared_identity
 from tests.nats_server import NatsServer
 
@@ -105,3 +107,33 @@ async def test_a_head_that_nobody_means_is_answered(gateway: GatewayProcess, nam
     sent, expected = HEADS[name]
     assert await exchange(gateway, sent) in expected
     assert await alive(gateway)
+
+
+async def test_a_stored_object_that_is_none_of_its_kind_is_a_dead_letter_until_it_is_written_again(
+    gateway: GatewayProcess, shared_nats_server: NatsServer
+) -> None:
+    spec = {"containers": [{"name": "a", "image": "b"}], "priority": 10**30}
+    document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "old", "namespace": "default"}, "spec": spec}
+    message = {"specversion": "1.0", "id": "old/1", "source": "/old", "type": "cotenant.object.v1"}
+    subject = object_subject("", "pods", "default", "old")
+    log = await connect(shared_nats_server.url, "test")
+    await log.client.publish(subject, json.dumps({**message, "data": {"object": document}}).encode())
+    await log.client.flush()
+    await log.close()
+    async with gateway.session() as session, asyncio.timeout(WAIT_SECONDS):
+
+        async def letter(state: str) -> dict[str, str]:
+            while True:
+                async with session.get("/apis/cotenant.io/v1/deadletters") as answer:
+                    items = (await answer.json())["items"]
+                for item in items:
+                    if item["subject"] == subject and item["state"] == state:
+                        return dict(item)
+                await asyncio.sleep(0.1)
+
+        assert (await letter("Held"))["reason"].startswith("not a valid Pod: ")
+        assert (await letter("Held"))["service"] == "gateway"
+        async with session.post(PODS, json=pod("old")) as answer:
+            assert answer.status == 201
+        await letter("Superseded")
+    assert await exchange(gateway, request("DELETE", f"{PODS}/old?gracePeriodSeconds=0")) == 200

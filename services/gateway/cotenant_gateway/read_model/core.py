@@ -42,6 +42,7 @@ from cotenant_gateway.read_model.ring import ChangeRing, ObjectChange
 from cotenant_gateway.read_model.settings import AdmissionSettings
 from cotenant_gateway.read_model.slots import Collection, CreatedWithNodes, Slot
 from cotenant_gateway.read_model.stopwatch import Stopwatch
+from cotenant_gateway.read_model.unreadable import UnreadableObjects
 
 T = TypeVar("T")
 ALL_OFF = QuotaGates()
@@ -96,8 +97,7 @@ class GatewayCore:
         self.declared: dict[tuple[str, str], Slot] = {}
         """Documents of objects that are derived from other services' facts, by resource and name: as many as users wrote."""
         self._ended = EndedObjects()
-        self.unreadable = 0
-        """Documents that are not valid objects of their kind."""
+        self.unreadable = UnreadableObjects()
         self._live = False
         self._cached: dict[Callable[[], Any], Any] = {}
 
@@ -153,9 +153,8 @@ class GatewayCore:
         if isinstance(event.data, ObjectStored) and not event.tombstone:
             try:
                 stored = stored_document(event.data.object, sequence, event.time, collection.decode)
-            except (msgspec.MsgspecError, RecursionError):
-                # Stored by another writer than a gateway, and not a valid object of this kind: it counts as absent.
-                self.unreadable += 1
+            except (msgspec.MsgspecError, RecursionError) as error:
+                self.unreadable.note(event, kind, error)
         slot.store(stored, sequence, self._live)
         self._ended.note(collection, slot, own_before)
         key = kind.resource, slot.address.namespace, name

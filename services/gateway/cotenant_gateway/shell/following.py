@@ -154,6 +154,7 @@ class _Folding(LoadingIncarnation):
                 model.traces.note(events)
                 self._quarantine.fold(events, fold)
                 self._quarantine.decided()
+                self._quarantine.findings += core.unreadable.take()
                 if self._quarantine.findings:
                     await publish_findings(self._quarantine, model.log, model.identity.service, self._clock())
                 if load.over:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -104,6 +105,8 @@ def test_pods_of_an_older_log_with_an_absurd_grace_end_with_their_namespace(grac
     pod = world.core.get(PODS, "team", "web")
     assert pod is not None
     assert decode_pod(pod.document).metadata.deletion_timestamp is not None
+    marked = json.loads(pod.document)["metadata"]["deletionGracePeriodSeconds"]
+    assert marked == (MAX_SECONDS if grace > 0 else 30)
 
 
 @pytest.mark.parametrize("asked", [10**12, 10**30])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import msgspec
 import pytest
 
@@ -17,7 +19,7 @@ from cotenant_gateway.planning.endings import registrations
 from cotenant_gateway.planning.evictions import plan_eviction
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.statuses import ApiError
-from tests.unit.gateway.builders_gateway import World, raw
+from tests.unit.gateway.builders_gateway import World, kind, manifest, raw
 
 
 @pytest.mark.parametrize(("namespace", "name"), [("", "web"), ("default", "")])
@@ -61,3 +63,25 @@ def test_an_older_message_that_comes_again_after_the_end_brings_nothing_back() -
     world.core.apply(metric)
     with pytest.raises(AssertionError, match="does not exist"):
         world.show("nodemetrics", "n1")
+
+
+@pytest.mark.parametrize(
+    ("group", "plural", "namespace", "document"),
+    [
+        ("", "persistentvolumes", "", {"spec": {"capacity": {"storage": True}}}),
+        ("", "persistentvolumeclaims", "default", {"spec": {"resources": {"requests": {"storage": []}}}}),
+        ("scheduling.k8s.io", "priorityclasses", "", {"value": 10**30}),
+        ("node.k8s.io", "runtimeclasses", "", {"overhead": {"podFixed": {"cpu": None}}}),
+    ],
+)
+def test_a_stored_object_that_cannot_be_read_is_not_shown_and_keeps_no_pod_out(
+    group: str, plural: str, namespace: str, document: dict[str, object]
+) -> None:
+    world = World()
+    stored = {"metadata": {"name": "odd", "namespace": namespace, "uid": "u"}, **document}
+    world.put(object_subject(group, plural, namespace, "odd"), ObjectStored(object=raw(stored)))
+    assert world.core.get(kind(plural), namespace, "odd") is None
+    assert [finding.event.data.TYPE for finding in world.core.unreadable.take()] == [ObjectStored.TYPE]
+    world.create("pods", manifest("plain"))
+    with contextlib.suppress(ApiError):
+        world.create("pods", manifest("of-the-class", runtimeClassName="odd", priorityClassName="odd"))

@@ -118,6 +118,27 @@ def test_a_json_patch_that_doubles_what_it_copies_is_refused() -> None:
         json_patch(document, raw(json.dumps(patch)))
 
 
+@pytest.mark.parametrize(
+    "operation",
+    [
+        '{"op":"add","path":"/0","value":1}',
+        '{"op":"remove","path":"/0"}',
+        '{"op":"move","from":"/0","path":"/0"}',
+    ],
+)
+def test_a_json_patch_that_moves_a_long_array_again_and_again_is_refused(operation: str) -> None:
+    document = raw(f"[{','.join('1' * 700_000)}]")
+    with pytest.raises(PatchTooLargeError):
+        json_patch(document, raw(f"[{','.join([operation] * 9_999)}]"))
+
+
+def test_ten_thousand_insertions_into_an_array_of_ten_thousand_are_made() -> None:
+    document = raw(f"[{','.join('1' * 10_000)}]")
+    insertion = '{"op":"add","path":"/0","value":0}'
+    patched = json_patch(document, raw("[" + ",".join([insertion] * 10_000) + "]"))
+    assert json.loads(bytes(patched)) == [0] * 10_000 + [1] * 10_000
+
+
 def test_ten_thousand_operations_on_a_large_document_cost_what_they_touch() -> None:
     document = raw(json.dumps({"a": {str(number): "x" * 50 for number in range(10_000)}, "b": 1}))
     patch = [{"op": "replace", "path": f"/a/{number}", "value": number} for number in range(10_000)]

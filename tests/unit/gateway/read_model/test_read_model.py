@@ -469,7 +469,10 @@ def test_a_document_that_is_no_object_counts_as_none_and_stops_nothing(document:
     world = World()
     world.put("objects.core.pods.default.odd", ObjectStored(object=msgspec.Raw(document)))
     assert world.core.get(PODS, "default", "odd") is None
-    assert world.core.unreadable == 1
+    (finding,) = world.core.unreadable.take()
+    assert finding.event.subject == "objects.core.pods.default.odd"
+    assert finding.reason.startswith("not a valid Pod: Expected `")
+    assert world.core.unreadable.take() == []
     world.put("objects.policy.poddisruptionbudgets.default.b", ObjectStored(object=msgspec.Raw(b'{"spec":{"selector":3}}')))
     assert list(budget_updates(world.core, world.now)) == []
     world.create("pods", manifest("odd"))
