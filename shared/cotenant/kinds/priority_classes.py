@@ -55,6 +55,7 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
 DEFINITION = KindDefinition(
     PRIORITY_CLASSES,
     decode=decode_priority_class,
+    decode_when_folded=True,
     errors=lambda new, old: priority_class_errors(new, old()),
     layout=Layout(
         (NAME, Column("Value", "integer"), Column("Global-Default", "boolean"), AGE, Column("PreemptionPolicy")), _cells

@@ -53,6 +53,7 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
 DEFINITION = KindDefinition(
     RUNTIME_CLASSES,
     decode=decode_runtime_class,
+    decode_when_folded=True,
     errors=lambda new, old: runtime_class_errors(new, old()),
     layout=Layout((NAME, Column("Handler"), AGE), _cells),
 )

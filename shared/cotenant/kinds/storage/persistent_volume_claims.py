@@ -88,6 +88,7 @@ def _errors(new: Any, old: Callable[[], Any]) -> list[FieldError]:
 DEFINITION = KindDefinition(
     CLAIMS,
     decode=decode_claim,
+    decode_when_folded=True,
     errors=_errors,
     compose=_composed,
     compose_document_alone=True,

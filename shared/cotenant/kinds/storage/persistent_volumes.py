@@ -97,6 +97,7 @@ def _errors(new: Any, old: Callable[[], Any]) -> list[FieldError]:
 DEFINITION = KindDefinition(
     VOLUMES,
     decode=decode_volume,
+    decode_when_folded=True,
     errors=_errors,
     compose=_composed,
     compose_document_alone=True,

@@ -17,7 +17,7 @@ from cotenant_gateway.planning.endings import registrations
 from cotenant_gateway.planning.evictions import plan_eviction
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.statuses import ApiError
-from tests.unit.gateway.builders_gateway import World, raw
+from tests.unit.gateway.builders_gateway import World, kind, manifest, raw, refusal_of
 
 
 @pytest.mark.parametrize(("namespace", "name"), [("", "web"), ("default", "")])
@@ -61,3 +61,28 @@ def test_an_older_message_that_comes_again_after_the_end_brings_nothing_back() -
     world.core.apply(metric)
     with pytest.raises(AssertionError, match="does not exist"):
         world.show("nodemetrics", "n1")
+
+
+@pytest.mark.parametrize(
+    ("group", "plural", "namespace", "wrong"),
+    [
+        ("", "persistentvolumeclaims", "default", {"status": 1.5}),
+        ("", "persistentvolumes", "", {"spec": {"claimRef": []}}),
+        ("scheduling.k8s.io", "priorityclasses", "", {"value": "high"}),
+        ("node.k8s.io", "runtimeclasses", "", {"scheduling": 1}),
+    ],
+)
+def test_an_object_of_another_writer_that_is_none_of_its_kind_counts_as_absent(
+    group: str, plural: str, namespace: str, wrong: dict[str, object]
+) -> None:
+    world = World()
+    document = {"metadata": {"name": "odd", "namespace": namespace, "uid": "u"}, **wrong}
+    world.put(object_subject(group, plural, namespace, "odd"), ObjectStored(object=raw(document)))
+    assert world.core.unreadable == 1
+    assert world.core.get(kind(plural), namespace, "odd") is None
+    world.create("pods", manifest(schedulerName="koord-scheduler"))
+    if plural in ("priorityclasses", "runtimeclasses"):
+        named = {"priorityClassName": "odd"} if plural == "priorityclasses" else {"runtimeClassName": "odd"}
+        refused = refusal_of(lambda: world.create("pods", manifest("named", **named)))
+        assert refused is not None
+        assert refused.code == 422
