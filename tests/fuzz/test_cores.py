@@ -12,11 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cotenant.engine.quarantine import Quarantine
-from cotenant.events.envelope import Event
+from cotenant.events.envelope import Event, payload_types
 from cotenant_scheduler.core import SchedulerCore
-from tests.fuzz.cases import PLANS, Step, messages, run
+from tests.fuzz.cases import PLANS, Step, messages, readable, run
 from tests.fuzz.cores import SUBJECTS, answer
 from tests.fuzz.extremes import NOW
+from tests.fuzz.facts import DELETED, OBJECT
 
 CASES = 250
 """Of each core."""
@@ -30,6 +31,11 @@ def test_a_core_takes_whatever_a_message_can_hold(service: str) -> None:
         run(service, plan)
 
     every_case()
+
+
+def test_a_message_of_every_type_is_for_some_core() -> None:
+    read = {wire for service in SUBJECTS for wire in readable(service)} | {OBJECT, DELETED}
+    assert payload_types().keys() - read == set()
 
 
 class Allergic:
