@@ -138,5 +138,6 @@ class Snapshot(msgspec.Struct, eq=False, gc=False):
         """The typed view of the document, decoded once; a kind has one `decode`."""
         if self._view is None:
             assert self.stored is not None
-            self._view = self.stored.view or decode(self.stored.raw)
+            view: msgspec.Struct = self.stored.view or decode(self.stored.raw)
+            self._view = view
         return self._view

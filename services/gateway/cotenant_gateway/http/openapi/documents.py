@@ -141,8 +141,7 @@ def _operation(kind: Kind, verb: str, suffix: str) -> dict[str, object]:
     if verb in ("create", "update"):
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": {"$ref": REF + name}}}}
     elif verb == "patch":
-        # As for custom resources in Kubernetes: kubectl merges lists by keys only for kinds that offer the strategic patch, and then
-        # needs a schema of every member.
+        # As in Kubernetes, custom resources do not offer the strategic patch: kubectl would need a schema of every member.
         offered = [each for each in PATCH_TYPES if each != STRATEGIC or is_of_kubernetes(kind)]
         operation["requestBody"] = {"required": True, "content": {each: {"schema": {}} for each in offered}}
     return operation
