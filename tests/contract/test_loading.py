@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -278,3 +278,37 @@ async def test_usage_messages_are_read_in_the_views_of_their_reader(log: AnyLog)
     assert isinstance(found, UsageSample)
     assert encode_payload(found) == encode_payload(sample)
     assert (type(found) is UsageSample) == isinstance(log, MemoryLog), "on a server it is decoded by the number of its samples"
+
+
+class _Unanswered(LoadingIncarnation):
+    """Loads, or gives up without; the third one ends the follower."""
+
+    def __init__(self, number: int, stopping: asyncio.Event, *, loads: bool) -> None:
+        super().__init__(Load(Identity(service="test", replica="r"), (">",), number))
+        self._number = number
+        self._stopping = stopping
+        self._loads = loads
+
+    @property
+    def pause(self) -> timedelta:
+        return timedelta(0)
+
+    async def run(self, reading: Reading) -> None:
+        if self._loads:
+            reading.loaded()
+        if self._number == 3:
+            self._stopping.set()
+        raise TimeoutError
+
+
+@pytest.mark.parametrize(("loads", "pauses"), [(True, ["0.0", "0.0", "0.0"]), (False, ["0.0", "0.2", "0.2"])])
+async def test_only_an_incarnation_that_had_loaded_is_followed_by_one_without_a_pause(
+    loads: bool, pauses: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("cotenant.runtime.follower.GOOD_SECONDS", -1.0)
+    stopping = asyncio.Event()
+    follower = Follower(MemoryLog(), (">",), stopping, service="test", max_pause_seconds=0.2)
+    async with asyncio.timeout(WAIT_SECONDS):
+        await follower.run(lambda number: _Unanswered(number, stopping, loads=loads))
+    told = [record.getMessage() for record in caplog.records if "loading the log again" in record.getMessage()]
+    assert [line.rsplit(" ", 2)[1] for line in told] == pauses

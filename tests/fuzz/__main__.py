@@ -1,8 +1,9 @@
 """`python -m tests.fuzz`: many cases over the cores, other ones in each run. `make fuzz N=1000000`.
 
-In: how many cases (in all, dealt out to the cores), a seed, services. Out: a line a core with its cases and messages; a fault
-ends the run with the smallest plan that shows it, as Hypothesis prints it, and with status 1. Cases are made in blocks of
-BLOCK, each from its own seed, so that what Hypothesis remembers of a run stays bounded.
+In: how many cases (in all, dealt out to the cores), a seed, services. Out: a line a core with its cases and messages. A fault
+is printed with the smallest plan that shows it, as Hypothesis prints it, once for each place in the code; the run goes on, and
+its exit status is 1. Cases are made in blocks of BLOCK, each from its own seed, so that what Hypothesis remembers of a run
+stays bounded.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import resource
 import sys
 import time
+import traceback
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
@@ -20,8 +22,8 @@ from tests.fuzz.cores import SUBJECTS
 BLOCK = 500
 
 
-def block(service: str, number: int, cases: int) -> tuple[int, int]:
-    """Run a block of cases; return how many there were, and how many messages they folded."""
+def block(service: str, number: int, cases: int) -> tuple[int, int, Exception | None]:
+    """Run a block of cases; return how many there were, how many messages they folded, and the fault that ended the block."""
     done = [0, 0]
 
     @seed(number)
@@ -38,8 +40,17 @@ def block(service: str, number: int, cases: int) -> tuple[int, int]:
         done[0] += 1
         done[1] += run(service, plan)
 
-    every_case()
-    return done[0], done[1]
+    try:
+        every_case()
+    except Exception as fault:  # noqa: BLE001 - whatever a core raises is a finding
+        return done[0], done[1], fault
+    return done[0], done[1], None
+
+
+def place(fault: BaseException) -> str:
+    """Where a fault was raised, and its type: two faults of one place are one finding."""
+    last = traceback.extract_tb(fault.__traceback__)[-1]
+    return f"{last.filename}:{last.lineno} {type(fault).__name__}"
 
 
 def main() -> int:
@@ -57,9 +68,13 @@ def main() -> int:
     print(f"seed {options.seed}", flush=True)
     totals = {service: [0, 0] for service in services}
     began, number = time.monotonic(), options.seed
+    found: set[tuple[str, str]] = set()
     while sum(cases for cases, _ in totals.values()) < options.cases and time.monotonic() - began < options.seconds:
         for service in services:
-            cases, folded = block(service, number, min(BLOCK, -(-options.cases // len(services))))
+            cases, folded, fault = block(service, number, min(BLOCK, -(-options.cases // len(services))))
+            if fault is not None and (service, place(fault)) not in found:
+                found.add((service, place(fault)))
+                print(f"FAULT {service} seed {number}", "".join(traceback.format_exception(fault)), sep="\n", flush=True)
             totals[service][0] += cases
             totals[service][1] += folded
         number += 1
@@ -69,7 +84,7 @@ def main() -> int:
             f"rss_mib={resident_mib}",
             flush=True,
         )
-    return 0
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """`python -m tests.fuzz.api -n 20000`: requests that schemathesis makes from the published OpenAPI, to a real gateway.
 
-In: a gateway. Out: its answers: none is a fault of the server, each comes within TIMEOUT_SECONDS. Half of the requests
-that name an object name one of a few, so that they meet. Bodies are half what the schema allows, half documents of `facts` with
-values at the edges.
+In: a gateway. Out: its answers: none is a fault of the server, each comes within TIMEOUT_SECONDS. Most requests that name
+an object name one of a few, so that they meet. A third of the bodies are what the schema allows, the others documents of
+`facts` of the request's kind and name, half of them with values at the edges.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 from typing import Any
+from urllib.parse import quote
 
 import requests
 import schemathesis
@@ -25,7 +26,7 @@ from schemathesis.core.result import Ok
 from cotenant.kinds.registry import REGISTRY
 from cotenant_gateway.http.openapi.documents import openapi_group
 from tests.fuzz.extremes import json_bytes
-from tests.fuzz.facts import DOCUMENTS, document
+from tests.fuzz.facts import DOCUMENTS, Document, document
 from tests.integration.gateway.gateway_process import GatewayProcess, shared_identity
 from tests.nats_server import NatsServer
 
@@ -34,6 +35,7 @@ NAMES = ("web", "job", "n1", "team", "default")
 PASSING = frozenset({503, 504})
 """Answers that say to come again."""
 _BODIES = frozenset({"POST", "PUT", "PATCH"})
+_BY_PLURAL = {each.plural: each for each in DOCUMENTS}
 
 
 def cases() -> st.SearchStrategy[Case[Any]]:
@@ -61,18 +63,54 @@ class Session:
         random = Random(seed)
         parameters: dict[str, Any] = dict(case.path_parameters or {})
         for name in parameters:
-            if random.random() < 0.6:
-                parameters[name] = random.choice(NAMES[3:] if name == "namespace" else NAMES)
+            if random.random() < 0.8:
+                parameters[name] = random.choice(NAMES[3:] if name == "namespace" else NAMES[:3])
         case.path_parameters = parameters
+        if random.random() < 0.7:
+            case.query = {}
         arguments = case.as_transport_kwargs(base_url=self.url)
-        if case.method in _BODIES and random.random() < 0.5:
-            of = next((each for each in DOCUMENTS if f"/{each.plural}" in case.path), DOCUMENTS[0])
+        of = kind_of(case.path)
+        if case.method in _BODIES and of is not None and random.random() < 0.67:
             arguments.pop("json", None)
-            arguments["data"] = json_bytes(document(random, of, random.choice((0.0, 0.05, 0.3)), 0.3)[2])
+            arguments["data"] = json_bytes(body(random, of, parameters))
         arguments |= {"timeout": TIMEOUT_SECONDS, "verify": str(shared_identity().ca)}
         answer = self._session.request(**arguments)
+        if answer.status_code == 404 and of is not None and parameters.get("name") in NAMES:
+            self._create(random, of, case.path, parameters)
+            answer = self._session.request(**arguments)
         self.answers[answer.status_code] += 1
         assert answer.status_code < 500 or answer.status_code in PASSING, f"{answer.status_code}: {answer.text[:2000]}"
+
+
+    def _create(self, random: Random, of: Document, path: str, parameters: dict[str, Any]) -> None:
+        """Create the object that a request names, and its namespace: most requests would find nothing without it."""
+        team = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMES[3]}}
+        made = document(random, of, 0.0, 0.0)[2]
+        made["metadata"] = {"name": parameters["name"]}
+        collection = path.split("/{name}")[0].replace("{namespace}", quote(parameters.get("namespace", ""), safe=""))
+        for where, what in (("/api/v1/namespaces", team), (collection, made)):
+            self._session.post(
+                self.url + where, data=json_bytes(what), headers={"Content-Type": "application/json"}, timeout=TIMEOUT_SECONDS,
+                verify=str(shared_identity().ca),
+            )  # fmt: skip
+
+
+def kind_of(path: str) -> Document | None:
+    """Return the kind of a path's objects: of the last part that names a kind."""
+    return next((_BY_PLURAL[part] for part in reversed(path.split("/")) if part in _BY_PLURAL), None)
+
+
+def body(random: Random, of: Document, parameters: dict[str, Any]) -> Any:
+    """Return a document as a client sends it, with the names of its path."""
+    heat = random.choice((0.0, 0.0, 0.02, 0.3))
+    made = document(random, of, heat, random.choice((0.0, 0.1, 0.3)))[2]
+    metadata = made.get("metadata") if isinstance(made, dict) else None
+    if isinstance(metadata, dict) and random.random() > heat:
+        for name in ("uid", "creationTimestamp", "resourceVersion", "deletionTimestamp", "ownerReferences", "generateName"):
+            metadata.pop(name, None)
+        metadata["name"] = parameters.get("name", random.choice(NAMES[:3]))
+        metadata.pop("namespace", None)
+    return made
 
 
 def resident_mib(pid: int) -> int:

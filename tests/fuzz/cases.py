@@ -18,7 +18,7 @@ from cotenant.model.subjects import matches, object_subject
 from tests.fuzz import gateway
 from tests.fuzz.cores import SUBJECTS
 from tests.fuzz.extremes import NOW
-from tests.fuzz.facts import DELETED, DOCUMENTS, OBJECT, STREAMS, TTL_SECONDS, Message, envelope, event
+from tests.fuzz.facts import DELETED, DOCUMENTS, OBJECT, TTL_SECONDS, Message, envelope, event, stream_of
 from tests.fuzz.facts import SUBJECTS as PATTERNS
 
 HEATS = (0.0, 0.01, 0.05, 0.3)
@@ -46,12 +46,12 @@ assert gateway.Gateway in SUBJECTS.values()
 
 
 @cache
-def _readable(service: str) -> tuple[str, ...]:
+def readable(service: str) -> tuple[str, ...]:
     """The types that a service reads."""
     filters = SUBJECTS[service]().filters
     return tuple(sorted({
         wire for wire, pattern in PATTERNS.items()
-        if wire not in (OBJECT, DELETED) and STREAMS[wire] != "EXECUTION" and any(_may_match(each, pattern) for each in filters)
+        if wire not in (OBJECT, DELETED) and any(_may_match(each, pattern) for each in filters)
     }))  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def _reads_objects(service: str) -> bool:
 
 def said(service: str, filters: Sequence[str], random: Random, heat: float) -> Message | None:
     """Return a message that the service reads; None where none of ten is."""
-    wires = _readable(service)
+    wires = readable(service)
     for _ in range(10):
         objects = _reads_objects(service) and (random.random() < 0.5 or not wires)
         message = event(random, random.choice(_OBJECT_TYPES if objects else wires), heat)
@@ -98,8 +98,7 @@ def run(service: str, plan: Sequence[Step]) -> int:
         op = _WEIGHTED[kind]
         if op == SAY:
             message = said(service, subject.filters, random, heat)
-            usage = message is not None and message.subject.startswith("usage.")
-            made = journal.take(message, stream="USAGE" if usage else "LOG") if message is not None else None
+            made = journal.take(message, stream=stream_of(message.subject)) if message is not None else None
             if made is not None:
                 subject.fold(made)
         elif op == AGAIN and journal.events:

@@ -7,6 +7,7 @@ not come to rest, or differs from one that has loaded the last messages fails th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from random import Random
@@ -27,6 +28,7 @@ from cotenant.events.envelope import (
     encode_payload,
 )
 from cotenant.events.node.usage import UsageSample
+from cotenant.events.requests import QuotaQuestion, SchedulerQuestion
 from cotenant.log.contract import LOG, USAGE
 from cotenant.model.subjects import matches
 from cotenant_batch_resource_calculator.definition import DEFINITION as CALCULATOR
@@ -39,9 +41,10 @@ from cotenant_yarn_copilot.capacity import Rounding
 from cotenant_yarn_copilot.core import FILTERS as YARN_FILTERS
 from cotenant_yarn_copilot.core import YarnCopilot
 from cotenant_yarn_copilot.rm_messages import AnswerError, RmNode, read_nodes, update_body
-from tests.fuzz.extremes import json_bytes
+from tests.fuzz.extremes import json_bytes, junk
 from tests.fuzz.facts import TTL_SECONDS, Message
 from tests.fuzz.making import Maker
+from tests.fuzz.texts import CONFIGURATION, as_text
 
 ROUNDS = 40
 """Decisions at one time until there is nothing left to decide."""
@@ -134,6 +137,7 @@ class Deciding:
         for _ in range(ROUNDS):
             decided = self.core.decide(now)
             assert len(decided) <= MAX_EVENTS_PER_DECISION
+            self._ask(now, random, heat)
             if self.definition.recomputed:
                 assert answer(self.core.decide(now)) == answer(decided), "asked twice it decides differently"
             if not decided:
@@ -141,6 +145,14 @@ class Deciding:
             for event in decided:
                 self.core.apply(self.journal.store(event, now))
         raise AssertionError(f"{ROUNDS} decisions at one time, and still: {decided[0].subject} {decided[0].data}")
+
+    def _ask(self, now: datetime, random: Random, heat: float) -> None:
+        """Each question gets an answer, whatever it is; that it changes nothing shows in the decision afterwards."""
+        for question in self.definition.questions:
+            asked = _asked(question.name, random, heat)
+            *_, said = question.answer(self.core, now, asked)
+            assert said is not None
+            json.loads(said)
 
     def finish(self, now: datetime) -> None:
         if not self.definition.recomputed:
@@ -232,6 +244,20 @@ class Copilot:
         for event in self.journal.kept.in_order():
             fresh.apply(event)
         assert answer(self._facts(fresh, now)) == answer(self._facts(self.core, now))
+
+
+def _asked(question: str, random: Random, heat: float) -> bytes:
+    """A request of an endpoint: of its type, of another one, or none at all."""
+    if random.random() < heat:
+        return random.choice((b"", b"\xff", b"null", b"[" * 5000, json_bytes(junk(random))))
+    if question == "dry-run":
+        said = {key: as_text(random, example, heat) for key, example in CONFIGURATION.items() if random.random() < 0.3}
+        return json_bytes(said)
+    maker = Maker(random, heat, 0.5)
+    made = maker.make(random.choice((SchedulerQuestion, QuotaQuestion)))
+    if isinstance(made, dict) and not maker.hot():
+        made["about"] = random.choice(("scores", "filters", "gangs", "gang", "reservations", "?"))
+    return json_bytes(made)
 
 
 def _deciding(definition: ServiceDefinition) -> Callable[[], Any]:

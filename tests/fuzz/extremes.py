@@ -7,6 +7,7 @@ as marked text until `json_bytes` puts them into the document.
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -38,17 +39,17 @@ SPANS = (
     "0s", "5s", "5m0s", "1h", "-1s", "1e9s", "9" * 18 + "h", "9" * 400 + "h", "1.5h", "10y", "1d", "5", "s",
     "2562047h47m16.854775807s",
 )  # fmt: skip
-LONG = 256 * 1024
-"""Characters of the longest text."""
+LONG = 1 << 20
+"""Characters of the longest text: more than a message of NATS holds by default."""
 _MARK = "@@literal:"
+_MARKED = re.compile(f'"{_MARK}([^@]*)@@"')
 
 
 def json_bytes(value: Any) -> bytes:
     """Return the JSON, literals in their places."""
     text = json.dumps(value)
     if _MARK in text:
-        for literal in LITERALS:
-            text = text.replace(f'"{_MARK}{literal}@@"', literal)
+        text = _MARKED.sub(r"\1", text)
     return text.encode()
 
 
@@ -67,7 +68,7 @@ def near(random: Random) -> str:
 def text(random: Random) -> str:
     """A text that no name is made of; one in 200 is long."""
     if random.random() < 0.005:
-        return random.choice("aä1\x00") * random.choice((4096, LONG))
+        return random.choice("aä1\x00") * random.choice((4096, 4096, 4096, LONG))
     return random.choice((*TEXTS, *QUANTITIES, *TIMES, *SPANS))
 
 

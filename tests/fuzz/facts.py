@@ -72,6 +72,13 @@ _NAMES: dict[str, Sequence[str]] = {
 }  # fmt: skip
 STREAMS = {wire: stream for stream, _, wire, _ in CHANNELS}
 SUBJECTS = {wire: subject for _, subject, wire, _ in CHANNELS}
+_BY_FIRST_TOKEN = {subject.split(".")[0]: stream for stream, subject, _, _ in CHANNELS}
+
+
+def stream_of(subject: str) -> str:
+    """The stream that a subject is stored on."""
+    return _BY_FIRST_TOKEN[subject.split(".")[0]]
+
 
 
 def document(random: Random, of: Document, heat: float, fullness: float) -> tuple[str, str, dict[str, Any]]:

@@ -9,19 +9,27 @@ from __future__ import annotations
 import json
 import re
 from datetime import datetime
+from functools import cache
 from itertools import count
 from random import Random
 from typing import Any
 
 import msgspec
 
+from cotenant.api.snapshots import Snapshot
+from cotenant.events.deadletters import DeadLetter
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionRequest
+from cotenant.events.node.execution import Execution
 from cotenant.explain.causes import event_line
+from cotenant.kinds.events import DEFINITION as EVENT_DEFINITION
 from cotenant.kinds.events import EVENTS
 from cotenant.kinds.pods import PODS
 from cotenant.kinds.registry import REGISTRY
+from cotenant.log.contract import EXECUTION
 from cotenant.log.plans import Outcome, Plan, Written
+from cotenant_gateway.http.facts.dead_letters import letter_of
+from cotenant_gateway.http.facts.node_actions import action
 from cotenant_gateway.http.tables import TableFormat, table
 from cotenant_gateway.loop.duties import Cadence, Duties
 from cotenant_gateway.loop.requests import WriteRequests
@@ -43,6 +51,21 @@ _VERSION = re.compile(rb'"resourceVersion":"\d+"')
 """Left out of comparisons: an ended part counts until its tombstone has expired."""
 
 
+@cache
+def _built_in() -> tuple[Event, ...]:
+    """The built-in objects as a gateway stores them."""
+    core, journal = GatewayCore(), Journal()
+    core.loaded()
+    uids = count(1)
+    stored = []
+    for plans in Duties(lambda: core, lambda: f"built-in-{next(uids)}", Cadence(None)).built_ins(NOW):
+        for plan in plans:
+            for write in plan.writes:
+                stored.append(journal.store(write.event(NOW, "own", "/own", "fuzz"), NOW))
+                core.apply(stored[-1])
+    return tuple(stored)
+
+
 class Gateway:
     """The read model, its requests and its duties."""
 
@@ -53,18 +76,27 @@ class Gateway:
         self.core.loaded()
         self.now = NOW
         self.folded = 0
+        self._shown: dict[str, tuple[Snapshot, bytes]] = {}
         uids = count(1)
         self.requests = WriteRequests(lambda: self.core, lambda: self.now, lambda: f"new-{next(uids)}", lambda: "abcde", 3)
         self.duties = Duties(lambda: self.core, lambda: f"made-{next(uids)}", Cadence(None))
         self.budgets = Duties(lambda: self.core, lambda: f"made-{next(uids)}", Cadence(NOW - NOW, after_folds=True))
-        for plans in self.duties.built_ins(NOW):
-            for plan in plans:
-                self._store(plan)
+        for event in _built_in():
+            self.journal.sequence = event.sequence
+            self.journal.note(event)
+            self.core.apply(event)
 
     def fold(self, event: Event) -> None:
         self.folded += 1
-        event_line(event)
-        self.core.apply(event)
+        msgspec.json.encode(event_line(event))
+        if event.stream != EXECUTION:
+            self.core.apply(event)
+        elif isinstance(event.data, Execution):
+            shown = action(event, 1)
+            json.loads(shown.document)
+            table(EVENT_DEFINITION.layout, [shown], {}, self.now, TableFormat())
+        elif isinstance(event.data, DeadLetter):
+            msgspec.json.encode(letter_of(event, event.data, {event.data.subject: 1}))
 
     def act(self, now: datetime, random: Random, heat: float) -> None:
         self.now = now
@@ -78,7 +110,7 @@ class Gateway:
                 self._store(plan)
         else:
             raise AssertionError(f"{ROUNDS} looks at one time, and still due: {plans[0]}")
-        self._show(self.core)
+        self._show(self.core, self._shown)
 
     def _store(self, plan: Plan) -> Outcome:
         sequences = []
@@ -135,23 +167,31 @@ class Gateway:
     def _reached(self, step: Any) -> int:
         return self.core.folded if isinstance(step, MoveOn) else 0
 
-    def _show(self, core: GatewayCore) -> dict[str, bytes]:
-        shown: dict[str, bytes] = {}
+    def _show(self, core: GatewayCore, before: dict[str, tuple[Snapshot, bytes]]) -> dict[str, bytes]:
+        """Return all documents by name; those that were not shown before are decoded, and are a row of a table."""
+        shown: dict[str, tuple[Snapshot, bytes]] = {}
         for definition in core.kinds:
-            found = list(core.objects(definition.kind))
-            for snapshot in found:
-                json.loads(snapshot.document)
-                name = f"{definition.kind.resource} {snapshot.address.namespace}/{snapshot.address.name}"
-                shown[name] = _VERSION.sub(b"", snapshot.document)
-            table(definition.layout, found, {}, self.now, TableFormat())
-        return shown
+            resource, other = definition.kind.resource, []
+            for snapshot in core.objects(definition.kind):
+                name = f"{resource} {snapshot.address.namespace}/{snapshot.address.name}"
+                known = before.get(name)
+                if known is None or known[0] is not snapshot:
+                    json.loads(snapshot.document)
+                    known = snapshot, _VERSION.sub(b"", snapshot.document)
+                    other.append(snapshot)
+                shown[name] = known
+            if other:
+                table(definition.layout, other, {}, self.now, TableFormat())
+        before.clear()
+        before |= shown
+        return {name: document for name, (_, document) in shown.items()}
 
     def finish(self, now: datetime) -> None:
         kept, fresh = self.journal.kept, GatewayCore()
         for event in kept.in_order():
             fresh.apply(event)
         fresh.loaded()
-        mine, other = self._show(self.core), self._show(fresh)
+        mine, other = self._show(self.core, self._shown), self._show(fresh, {})
         events = f"{EVENTS.resource} "
         for name in {*mine, *other}:
             if not name.startswith(events):

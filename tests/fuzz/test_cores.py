@@ -12,11 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cotenant.engine.quarantine import Quarantine
-from cotenant.events.envelope import Event
+from cotenant.events.envelope import Event, payload_types
 from cotenant_scheduler.core import SchedulerCore
-from tests.fuzz.cases import PLANS, Step, messages, run
+from tests.fuzz.__main__ import main
+from tests.fuzz.cases import PLANS, Step, messages, readable, run
 from tests.fuzz.cores import SUBJECTS, answer
 from tests.fuzz.extremes import NOW
+from tests.fuzz.facts import DELETED, OBJECT
 
 CASES = 250
 """Of each core."""
@@ -30,6 +32,34 @@ def test_a_core_takes_whatever_a_message_can_hold(service: str) -> None:
         run(service, plan)
 
     every_case()
+
+
+def test_a_message_of_every_type_is_for_some_core() -> None:
+    read = {wire for service in SUBJECTS for wire in readable(service)} | {OBJECT, DELETED}
+    assert payload_types().keys() - read == set()
+
+
+class Broken:
+    """A core that folds nothing."""
+
+    filters = ("node.n1.>",)
+    folded = 0
+
+    def __init__(self) -> None:
+        self.journal = SUBJECTS["scheduler"]().journal
+
+    def act(self, *_: object) -> None:
+        raise OverflowError("too many")
+
+
+def test_a_run_prints_each_fault_once_and_goes_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(SUBJECTS, "toy", Broken)
+    monkeypatch.setattr("sys.argv", ["fuzz", "-n", "40", "--seed", "1", "toy", "quota-tree"])
+    assert main() == 1
+    printed = capsys.readouterr().out
+    assert printed.count("FAULT toy") == 1
+    assert "OverflowError: too many" in printed
+    assert "quota-tree=20/" in printed.splitlines()[-1], "the block of the next service"
 
 
 class Allergic:

@@ -15,7 +15,7 @@ from cotenant.model.subjects import matches
 from tests.fuzz.cases import said
 from tests.fuzz.cores import SUBJECTS
 from tests.fuzz.extremes import NOW
-from tests.fuzz.facts import Message
+from tests.fuzz.facts import Message, stream_of
 
 MEMBERS = 100
 SPARE_CALLS = 20_000
@@ -74,8 +74,8 @@ def test_twice_as_many_members_cost_a_core_little_more_than_twice_as_many_calls(
 def _cost(service: str, message: Message, envelope: dict[str, Any]) -> int:
     subject = SUBJECTS[service]()
     assert any(matches(each, message.subject) for each in subject.filters)
-    stream = "USAGE" if message.subject.startswith("usage.") else "LOG"
-    event = subject.journal.take(Message(message.subject, json.dumps(envelope).encode(), message.tombstone), stream=stream)
+    changed = Message(message.subject, json.dumps(envelope).encode(), message.tombstone)
+    event = subject.journal.take(changed, stream=stream_of(message.subject))
     if event is None:
         return 0
 

@@ -65,7 +65,7 @@ FILTERS = (
     rejections.SUBJECT,
     "yarn.*",
 )
-CORE_VERSION = "4"
+CORE_VERSION = "5"
 
 _GONE = PlacementPhase.GONE
 

@@ -9,12 +9,13 @@ import msgspec
 
 from cotenant.events.node.resources import NodeResources, NodeRisk
 from cotenant_batch_resource_calculator.formulas.normalization import ratio_moved
+from cotenant_batch_resource_calculator.formulas.placing import ratio_of
 from cotenant_batch_resource_calculator.formulas.synchronise import any_differs
 
 
 def moved(old: NodeResources, wanted: NodeResources, threshold: float) -> bool:
     """Whether a code changed, or a figure by more than the dead band."""
-    if _codes(old) != _codes(wanted) or ratio_moved(_ratio(old), _ratio(wanted)):
+    if _codes(old) != _codes(wanted) or ratio_moved(ratio_of(old.cpu_normalization), ratio_of(wanted.cpu_normalization)):
         return True
     before, after = _figures(old), _figures(wanted)
     return any_differs({*before, *after}, before, after, threshold)
@@ -40,10 +41,6 @@ def _codes(resources: NodeResources) -> tuple[object, ...]:
 def _remembered(risk: NodeRisk | None) -> NodeRisk | None:
     """A risk budget's state for later decisions; the threshold follows from it."""
     return msgspec.structs.replace(risk, percent=0) if risk is not None else None
-
-
-def _ratio(resources: NodeResources) -> float | None:
-    return float(resources.cpu_normalization) if resources.cpu_normalization else None
 
 
 def _figures(resources: NodeResources) -> dict[str, int]:

@@ -24,7 +24,7 @@ from cotenant_batch_resource_calculator.formulas.evaluation import (
     batch_strategy,
 )
 from cotenant_batch_resource_calculator.formulas.normalization import RatioError, normalization, parse_ratio
-from cotenant_batch_resource_calculator.formulas.placing import normalization_ratio
+from cotenant_batch_resource_calculator.formulas.placing import normalization_ratio, ratio_of
 from cotenant_batch_resource_calculator.node_state import HardwareFields, NodeSettings, NodeState, amounts
 
 CONFIG_REJECTED = "ConfigRejected"
@@ -87,6 +87,8 @@ def _normalization(state: NodeState, configuration: Configuration, labels: Mappi
     the node's label says anything of normalisation."""
     section = configuration.normalization
     kept = state.published.cpu_normalization if state.published is not None else ""
+    if ratio_of(kept) is None:
+        kept = ""
     if section is None:
         return kept, ""
     if not section.given and LABEL_CPU_NORMALIZATION_ENABLED not in labels:

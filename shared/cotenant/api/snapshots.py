@@ -138,5 +138,6 @@ class Snapshot(msgspec.Struct, eq=False, gc=False):
         """The typed view of the document, decoded once; a kind has one `decode`."""
         if self._view is None:
             assert self.stored is not None
-            self._view = decode(self.stored.raw)
+            folded = self.stored.view
+            self._view = folded if isinstance(folded, msgspec.Struct) else decode(self.stored.raw)
         return self._view

@@ -54,7 +54,8 @@ MAX_PAUSE_SECONDS = 30.0
 MARKER_TRIES = 7
 """After pauses of a quarter of a second to 30 s."""
 GOOD_SECONDS = 60.0
-"""After an incarnation that lasted at least this long the next one begins without a pause."""
+"""After an incarnation that ran for at least this long once it had loaded, the next one begins without a pause. One that took
+as long to load counts as in vain: loads that begin at once make a server slower that is too slow for thousands of them."""
 LOG_ERRORS = (NatsError, TimeoutError, OSError, BusError)
 """What a log's calls raise while the server does not answer, or is temporarily unavailable."""
 
@@ -104,6 +105,7 @@ class Follower:
         self._hurried = tuple(hurried)
         self._clock = clock
         self._figures = figures or Figures()
+        self._loaded_at: float | None = None
 
     async def run(self, begin: Callable[[int], Incarnation]) -> None:
         """Begin incarnations, numbered from 1. Anything but Behind and an unreachable log ends the process."""
@@ -111,12 +113,13 @@ class Follower:
         loop = asyncio.get_running_loop()
         while not self._stopping.is_set():
             self.incarnations += 1
-            incarnation, began = begin(self.incarnations), loop.time()
+            incarnation, self._loaded_at = begin(self.incarnations), None
             try:
                 await self._run_one(incarnation)
             except (Behind, *LOG_ERRORS) as reason:
                 cause = str(reason) if isinstance(reason, Behind) else f"{type(reason).__name__}: {reason}"
-                in_vain = 0 if loop.time() - began > GOOD_SECONDS else in_vain + 1
+                was_good = self._loaded_at is not None and loop.time() - self._loaded_at > GOOD_SECONDS
+                in_vain = 0 if was_good else in_vain + 1
                 pause = min(max(incarnation.pause.total_seconds(), _pause_seconds(in_vain)), self._max_pause)
                 logger.warning("%s: %s: loading the log again in %.1f s", self._service, cause, pause)
                 with contextlib.suppress(TimeoutError):
@@ -173,7 +176,8 @@ class Follower:
             await asyncio.sleep(LOOK_SECONDS)
 
     def _loaded(self, began: float) -> None:
-        self._figures.load_seconds = asyncio.get_running_loop().time() - began
+        self._loaded_at = asyncio.get_running_loop().time()
+        self._figures.load_seconds = self._loaded_at - began
         self._figures.loads += 1
 
     async def _run_one(self, incarnation: Incarnation) -> None:

@@ -34,13 +34,19 @@ def amplified(batch_cpu_milli: int, ratio: float) -> int:
     return -(-multiply_milli(batch_cpu_milli * 1000, ratio) // 1000) if ratio > 1.0 else batch_cpu_milli
 
 
+def ratio_of(text: str) -> float | None:
+    """Return the ratio that a text states; None where it states none, or no finite number."""
+    try:
+        ratio = float(text)
+    except ValueError:
+        return None
+    return ratio if math.isfinite(ratio) else None
+
+
 def normalization_ratio(annotations: Mapping[str, str]) -> float:
     """Return the ratio in the annotation, at most MAX_RATIO; 1.0 if it is absent or not a number."""
-    try:
-        ratio = float(annotations.get(ANNOTATION_CPU_NORMALIZATION_RATIO, "1"))
-    except ValueError:
-        return 1.0
-    return min(ratio, MAX_RATIO) if math.isfinite(ratio) else 1.0
+    ratio = ratio_of(annotations.get(ANNOTATION_CPU_NORMALIZATION_RATIO, "1"))
+    return 1.0 if ratio is None else min(ratio, MAX_RATIO)
 
 
 def offer(calculated: Amounts | None, ratio: float, foreign: Mapping[str, int]) -> Offer:

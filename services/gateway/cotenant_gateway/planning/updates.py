@@ -67,10 +67,11 @@ def _writable(core: GatewayCore, shown: Snapshot, uid: str) -> tuple[Snapshot, s
     return snapshot, "" if snapshot is not shown and uid == shown.uid else uid
 
 
+STRATEGIC = "application/strategic-merge-patch+json"
 _PATCHES = {
     "application/merge-patch+json": merge_patch,
     "application/json-patch+json": json_patch,
-    "application/strategic-merge-patch+json": strategic_merge_patch,
+    STRATEGIC: strategic_merge_patch,
 }
 PATCH_TYPES = tuple(_PATCHES)
 

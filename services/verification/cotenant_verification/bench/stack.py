@@ -62,9 +62,12 @@ def fleets(workload: BenchWorkload) -> list[Fleet]:
     ]
 
 
-async def start_stack(testbed: Testbed, simulated: Sequence[Fleet], say: Callable[[str], None]) -> Server:
+async def start_stack(
+    testbed: Testbed, simulated: Sequence[Fleet], say: Callable[[str], None], *, at_once: int = MAX_NODES
+) -> Server:
     """Start everything, wait until it is ready; returns the gateway. `say` gets a line now and then: how many nodes
-    have joined, and which processes are not ready. Raises BenchError if a process ends, or nothing happens any more."""
+    have joined, and which processes are not ready. `at_once`: how many processes of executors are started together; the next
+    ones follow when these are ready. Raises BenchError if a process ends, or nothing happens any more."""
     ports: dict[str, int] = {}
 
     def start(name: str, service: str, *flags: str) -> None:
@@ -76,11 +79,15 @@ async def start_stack(testbed: Testbed, simulated: Sequence[Fleet], say: Callabl
     gateway_credentials = identity.credentials
     for service in SERVICES:
         start(service, service, *(identity.gateway_flags() if service == "gateway" else ()))
+    nodes = 0
     for number, fleet in enumerate(simulated):
+        if number and number % at_once == 0:
+            await _until_ready(testbed, ports, gateway_credentials, nodes, say)
+        nodes += len(fleet.names)
         size = ("--simulated-cpu", fleet.cpu, "--simulated-memory", fleet.memory)
         periods = ("--sample-period", SAMPLE_SECONDS, "--report-period", SAMPLE_SECONDS)
         start(f"{EXECUTORS}-{number}", "node-executor", "--simulate", ",".join(fleet.names), *size, *periods)
-    await _until_ready(testbed, ports, gateway_credentials, sum(len(fleet.names) for fleet in simulated), say)
+    await _until_ready(testbed, ports, gateway_credentials, nodes, say)
     return Server(f"https://{LOOPBACK}:{ports['gateway']}", gateway_credentials)
 
 

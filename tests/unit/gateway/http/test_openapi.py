@@ -53,6 +53,25 @@ def test_the_index_names_every_group() -> None:
     assert set(paths) == {f"apis/{each.kind.api_version}" if each.kind.group else "api/v1" for each in REGISTRY}
 
 
+def test_only_kubernetes_own_kinds_offer_the_strategic_patch_which_needs_a_complete_schema() -> None:
+    offered = set()
+    for each in REGISTRY:
+        document: Any = openapi_group(REGISTRY, each.kind.group, each.kind.version)
+        for path, operations in document["paths"].items():
+            if "patch" in operations and path.endswith(f"/{each.kind.plural}/{{name}}"):
+                patches = operations["patch"]["requestBody"]["content"]
+                assert "application/merge-patch+json" in patches
+                if "application/strategic-merge-patch+json" in patches:
+                    offered.add(each.kind)
+    assert kind("pods") in offered
+    assert not {each.group for each in offered} & {"scheduling.koordinator.sh", "scheduling.sigs.k8s.io", "slo.koordinator.sh"}
+
+
+@pytest.mark.parametrize("plural", ["reservations", "podgroups", "nodeslos", "podmigrationjobs", "elasticquotas"])
+def test_a_kind_of_koordinator_has_the_schema_of_its_spec(plural: str) -> None:
+    assert "spec" in schemas_of(REGISTRY)[schema_name(kind(plural))]["properties"]
+
+
 def test_v2_defines_every_kind() -> None:
     definitions: Any = openapi_v2(REGISTRY)["definitions"]
     assert {schema_name(each.kind) for each in REGISTRY} <= set(definitions)

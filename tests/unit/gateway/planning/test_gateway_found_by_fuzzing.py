@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import msgspec
 import pytest
 
@@ -19,7 +17,7 @@ from cotenant_gateway.planning.endings import registrations
 from cotenant_gateway.planning.evictions import plan_eviction
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.statuses import ApiError
-from tests.unit.gateway.builders_gateway import World, kind, manifest, raw
+from tests.unit.gateway.builders_gateway import World, kind, manifest, raw, refusal_of
 
 
 @pytest.mark.parametrize(("namespace", "name"), [("", "web"), ("default", "")])
@@ -69,9 +67,13 @@ def test_an_older_message_that_comes_again_after_the_end_brings_nothing_back() -
     ("group", "plural", "namespace", "document"),
     [
         ("", "persistentvolumes", "", {"spec": {"capacity": {"storage": True}}}),
+        ("", "persistentvolumes", "", {"spec": {"claimRef": []}}),
         ("", "persistentvolumeclaims", "default", {"spec": {"resources": {"requests": {"storage": []}}}}),
+        ("", "persistentvolumeclaims", "default", {"status": 1.5}),
         ("scheduling.k8s.io", "priorityclasses", "", {"value": 10**30}),
+        ("scheduling.k8s.io", "priorityclasses", "", {"value": "high"}),
         ("node.k8s.io", "runtimeclasses", "", {"overhead": {"podFixed": {"cpu": None}}}),
+        ("node.k8s.io", "runtimeclasses", "", {"scheduling": 1}),
     ],
 )
 def test_a_stored_object_that_cannot_be_read_is_not_shown_and_keeps_no_pod_out(
@@ -83,5 +85,8 @@ def test_a_stored_object_that_cannot_be_read_is_not_shown_and_keeps_no_pod_out(
     assert world.core.get(kind(plural), namespace, "odd") is None
     assert [finding.event.data.TYPE for finding in world.core.unreadable.take()] == [ObjectStored.TYPE]
     world.create("pods", manifest("plain"))
-    with contextlib.suppress(ApiError):
-        world.create("pods", manifest("of-the-class", runtimeClassName="odd", priorityClassName="odd"))
+    if plural in ("priorityclasses", "runtimeclasses"):
+        named = {"priorityClassName": "odd"} if plural == "priorityclasses" else {"runtimeClassName": "odd"}
+        refused = refusal_of(lambda: world.create("pods", manifest("named", **named)))
+        assert refused is not None
+        assert refused.code == 422

@@ -15,8 +15,8 @@ import msgspec
 from cotenant.api.definitions import KindDefinition, Registry
 from cotenant.api.kinds import Kind
 from cotenant_gateway.http.discovery import group_versions, kinds_of
-from cotenant_gateway.http.openapi.schemas import OBJECT_META, REF, STATUS, Schema, schema_name, schemas_of
-from cotenant_gateway.planning.updates import PATCH_TYPES
+from cotenant_gateway.http.openapi.schemas import OBJECT_META, REF, STATUS, Schema, is_of_kubernetes, schema_name, schemas_of
+from cotenant_gateway.planning.updates import PATCH_TYPES, STRATEGIC
 
 _INFO = {"title": "cotenant", "version": "v1"}
 _DEFINITIONS = "#/definitions/"
@@ -141,7 +141,9 @@ def _operation(kind: Kind, verb: str, suffix: str) -> dict[str, object]:
     if verb in ("create", "update"):
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": {"$ref": REF + name}}}}
     elif verb == "patch":
-        operation["requestBody"] = {"required": True, "content": {each: {"schema": {}} for each in PATCH_TYPES}}
+        # As in Kubernetes, custom resources do not offer the strategic patch: kubectl would need a schema of every member.
+        offered = [each for each in PATCH_TYPES if each != STRATEGIC or is_of_kubernetes(kind)]
+        operation["requestBody"] = {"required": True, "content": {each: {"schema": {}} for each in offered}}
     return operation
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 from msgspec import inspect
@@ -108,15 +108,23 @@ def _list_of(kind: Kind) -> Schema:
     }
 
 
+def is_of_kubernetes(kind: Kind) -> bool:
+    """Return whether it is one of Kubernetes' own kinds; the others are custom resources there."""
+    return schema_name(kind) in _of_kubernetes()
+
+
+def _decoded(definition: KindDefinition) -> Any:
+    """The type that a kind's documents are decoded to."""
+    decoder = getattr(definition.decode, "__self__", None)
+    return decoder.type if isinstance(decoder, msgspec.json.Decoder) else get_type_hints(definition.decode)["return"]
+
+
 def _own(definition: KindDefinition) -> dict[str, Schema]:
     """The schemas of a kind of cotenant or Koordinator, from the type that decodes it."""
     kind, prefix = definition.kind, _prefix(definition.kind)
-    decoder = getattr(definition.decode, "__self__", None)
     found: dict[str, Schema] = {}
-    own: Schema = {"type": "object", PRESERVE: True}
-    if isinstance(decoder, msgspec.json.Decoder):
-        reference = _of_type(inspect.type_info(decoder.type), prefix, found)
-        own = found.pop(reference["$ref"].removeprefix(REF))
+    reference = _of_type(inspect.type_info(_decoded(definition)), prefix, found)
+    own = found.pop(reference["$ref"].removeprefix(REF))
     named = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, **own.get("properties", {})}
     own["properties"] = {**named, "metadata": {"$ref": REF + OBJECT_META}}
     return {**found, f"{prefix}.{kind.kind}": own}

@@ -22,7 +22,7 @@ from cotenant.log.nats.reader import NatsReader
 from cotenant_console.api.credentials import Server
 from cotenant_verification.bench.figures import Latency, latency
 from cotenant_verification.bench.over_http.deleter import Deleted, Deletions
-from cotenant_verification.bench.stack import fleets, start_stack
+from cotenant_verification.bench.stack import MAX_NODES, fleets, start_stack
 from cotenant_verification.bench.submitter import Orders
 from cotenant_verification.bench.testbed import BenchError, Testbed
 from cotenant_verification.bench.workload import NAMESPACE, BenchWorkload, node_events, pod_number, quota_events, stack_events
@@ -58,7 +58,7 @@ class DeletionFigures(msgspec.Struct, kw_only=True, omit_defaults=True):
 async def run(workload: BenchWorkload, clients: int, grace: int | None, say: Callable[[str], None]) -> DeletionFigures:
     """Create the pods, wait until they run, delete them; `say` gets lines of progress."""
     async with Testbed() as testbed:
-        gateway = await _filled(testbed, workload, say)
+        gateway = await filled(testbed, workload, say)
         out = testbed.folder / "deleted"
         end = await testbed.log.last_sequence(LOG)
         reader = await testbed.log.follow(LOG, (f"objects.core.pods.{NAMESPACE}.*",), after=end)
@@ -74,14 +74,16 @@ async def run(workload: BenchWorkload, clients: int, grace: int | None, say: Cal
         return _figures(workload.pods, seen, gone, before, after, testbed.peak_memory_mib())
 
 
-async def _filled(testbed: Testbed, workload: BenchWorkload, say: Callable[[str], None]) -> Server:
-    """Start the stack, create the pods and wait until all run; returns the gateway."""
+async def filled(
+    testbed: Testbed, workload: BenchWorkload, say: Callable[[str], None], *, at_once: int = MAX_NODES
+) -> Server:
+    """Start the stack, create the pods and wait until all run; returns the gateway. `at_once`: see `start_stack`."""
     now = datetime.now(UTC)
     await testbed.write(stack_events(now))
     await testbed.write([*node_events(workload, now, lent=False), *quota_events(workload, now)])
     renewing = asyncio.ensure_future(_renew_metrics(testbed, workload))
     try:
-        gateway = await start_stack(testbed, fleets(workload), say)
+        gateway = await start_stack(testbed, fleets(workload), say, at_once=at_once)
         testbed.start_scheduler()
         await testbed.scheduler_loaded()
         reader = await testbed.log.follow(LOG, (f"node.*.run.{NAMESPACE}.*",), after=await testbed.log.last_sequence(LOG))
