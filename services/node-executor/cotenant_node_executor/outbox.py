@@ -105,7 +105,7 @@ class Outbox:
     async def _send_together(self, together: Sequence[Posted]) -> None:
         node = self._node()
         events = [self._traced(node.identified(node.refer(event), self._cell)) for event, _, _ in together]
-        sequences = await asyncio.gather(*map(self._publish, events))
+        sequences = [await self._publish(events[0])] if len(events) == 1 else await asyncio.gather(*map(self._publish, events))
         node = self._node()
         for event, sequence, (_, began_ns, ended_ns) in zip(events, sequences, together, strict=True):
             if sequence is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from msgspec import Struct
 
@@ -25,4 +26,5 @@ class ServiceReading(Struct, frozen=True):
 
 Services = Mapping[str, ServiceReading]
 """By the pod's group; a pod that was not polled yet is missing."""
-NO_SERVICES: Services = {}
+NO_SERVICES: Services = MappingProxyType({})
+"""No dict, see `targets.disks.NO_DEVICES`."""

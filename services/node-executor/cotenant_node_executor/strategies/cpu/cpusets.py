@@ -36,23 +36,42 @@ NAME = "cpuset"
 _ALONE = frozenset((QoSClass.LSE, QoSClass.LSR))
 
 
+class TakenCpus(Struct, frozen=True):
+    """What the node's pools follow from, beside its processors."""
+
+    alone: frozenset[int]
+    """Kept, or held by LSE pods."""
+    held: frozenset[int]
+    """By LSR pods."""
+    system: frozenset[int]
+
+
 class Decided(Struct, frozen=True):
-    """There was a decision before."""
+    """There was a decision before: with these pools, as long as they follow from the same."""
+
+    taken: TakenCpus | None = None
+    pools: CpuPools = CpuPools()
 
 
-def cpu_pools(situation: Situation) -> CpuPools:
-    """The node's pools, from the CPUs that pods hold and those that are reserved."""
-    kept, system = kept_cpus(situation), system_cpus(situation)
+def taken_cpus(situation: Situation) -> TakenCpus:
+    """The CPUs that pods hold and those that are reserved."""
     held: dict[QoSClass, set[int]] = {QoSClass.LSE: set(), QoSClass.LSR: set()}
     for pod in situation.pods.values():
         if pod.bound_cpus and pod.qos in _ALONE:
             held[pod.qos].update(pod.bound_cpus)
-    processors, alone = situation.node.processors, kept | held[QoSClass.LSE]
-    batch = pools_without(processors, alone)
+    alone = kept_cpus(situation) | held[QoSClass.LSE]
+    return TakenCpus(alone, frozenset(held[QoSClass.LSR]), system_cpus(situation).cpus)
+
+
+def cpu_pools(situation: Situation, taken: TakenCpus | None = None) -> CpuPools:
+    """The node's pools, from the CPUs that are taken."""
+    taken = taken or taken_cpus(situation)
+    processors = situation.node.processors
+    batch = pools_without(processors, taken.alone)
     return CpuPools(
-        share=pools_without(processors, alone | held[QoSClass.LSR]) if held[QoSClass.LSR] - alone else batch,
+        share=batch if taken.held <= taken.alone else pools_without(processors, taken.alone | taken.held),
         batch=batch,
-        system=format_cpu_list(system.cpus),
+        system=format_cpu_list(taken.system),
         kubelet_policy=situation.node.kubelet_cpu_policy,
         manages_batch=situation.node.manages_batch_cpus,
     )
@@ -97,7 +116,9 @@ def _kept(slo: NodeSLORendered) -> KeptCpus:
 
 def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     """The CPU sets of this cycle."""
-    pools = cpu_pools(situation)
+    taken = taken_cpus(situation)
+    before = memory if isinstance(memory, Decided) else Decided()
+    pools = before.pools if before.taken == taken else cpu_pools(situation, taken)
     everything = frozenset() if memory is None else frozenset(processor.cpu for processor in situation.node.processors)
     pins = Pins(everything)
     desired: dict[Place, tuple[Desired, ...]] = {}
@@ -113,7 +134,7 @@ def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
             continue
         if list_of_cpus := pins[text]:
             desired[own] = (Desired(Knob.CPUSET_CPUS, list_of_cpus, NAME, "share pools"),)
-    return StrategyDecision(desired, memory=Decided())
+    return StrategyDecision(desired, memory=Decided(taken, pools))
 
 
 class Pins(dict[str, str]):
