@@ -24,7 +24,7 @@ from cotenant.events.node.execution import Change, Execution
 from cotenant.log.contract import EXECUTION, USAGE, Log
 from cotenant.log.traces import about
 from cotenant.model.trace_context import traceparent_of
-from cotenant_node_executor.core.executions import DRY_RUN, MAX_CAUSES, MAX_CHANGES, OF_STARTS
+from cotenant_node_executor.core.executions import DRY_RUN, MAX_CAUSES, MAX_CHANGES, OF_PODS
 from cotenant_node_executor.core.node import ExecutorNode
 from cotenant_node_executor.tracing import NodeTracing
 
@@ -158,7 +158,7 @@ def _joined_by_topic(together: Sequence[Posted]) -> list[Posted]:
 def _follows_from_pods(event: Event) -> bool:
     """Whether an event is about such values, and nothing else."""
     data = event.data
-    return isinstance(data, Execution) and data.topic in OF_STARTS and not data.pod and not data.summary.startswith(DRY_RUN)
+    return isinstance(data, Execution) and data.topic in OF_PODS and not data.pod and not data.summary.startswith(DRY_RUN)
 
 
 def _changes(event: Event) -> Sequence[Change]:

@@ -10,8 +10,8 @@ In: the cycle's plan, the writer's report, the orders, and their causes. Out: ev
 | kubelet | where kubelet runs the pods: groups without a pod on LOG, pods without a group, Kata pods; when that changes |
 | refusals | the kernel refused a value, a pod cannot run here, a strategy cannot do what is asked, evictions wait; each once |
 
-A pod that starts gets its plain values, and shares of other groups follow (topics OF_STARTS). In a cycle that starts one pod
-all of these are in the event of its start; in one that starts several, each event has the values of its pod's own groups.
+The plain values (PLAIN) of a pod that starts are in the event of its start. In a cycle that starts one pod those of the QoS
+groups, which follow from it, are there, too.
 
 A strategy in a dry run publishes its would-be actions on its own topic, when they change. Several strategies may share a topic.
 
@@ -48,7 +48,8 @@ RUNTIME = "runtime"
 NEWEST_USAGE = f"{USAGE}:newest"
 """Placeholder in the causes for the usage message that is stored just before the event."""
 
-OF_STARTS = frozenset(("batch-values", "identity"))
+PLAIN = "batch-values"
+OF_PODS = frozenset((PLAIN, "identity"))
 """Topics of values that follow from which pods there are."""
 MAX_CAUSES = 10
 _OF_A_TREE = frozenset((Knob.CPU_QUOTA, Knob.CPUSET_CPUS))
@@ -77,7 +78,7 @@ class Executions:
         starts = _starts(carried_out) if carried_out else {}
         told, of_starts = _by_topic(core, plan, report, starts) if report.written else ({}, {})
         events = [self._values(core, topic, told[topic], now) for topic in sorted(told)]
-        events += [self._started(core, own, of_starts.get(uid, {}), now) for uid, own in starts.items()]
+        events += [self._started(core, own, of_starts.get(uid, ()), now) for uid, own in starts.items()]
         if carried_out:
             events += self._orders(core, carried_out, now)
         if plan.evictions:
@@ -111,21 +112,14 @@ class Executions:
             causes = self._placements(core, {written.place for written, _ in changes}) or causes
         return self._event(topic, summary, causes, now, _changes(changes), core.figures(strategy.name))
 
-    def _started(
-        self, core: ExecutorCore, starts: Sequence[Start], values: Mapping[str, Sequence[_Written]], now: datetime
-    ) -> Event:
-        """The start of a pod's containers, with the values that it set by topic."""
+    def _started(self, core: ExecutorCore, starts: Sequence[Start], values: Sequence[_Written], now: datetime) -> Event:
+        """The start of a pod's containers, with its plain values."""
         texts = [
             f"container {each.container} started" + (f", attempt {each.attempt}" if each.attempt else "") for each in starts
         ]
-        causes: tuple[str, ...] = ()
-        for topic in sorted(values):
-            summary, strategy = _summary(core, values[topic])
-            texts.append(summary)
-            if strategy.cause is not Cause.PLACEMENTS:
-                causes = _causes(core, strategy)
-        changes = _changes([each for topic in sorted(values) for each in values[topic]])
-        return self._runtime(core, starts[0].pod.uid, "; ".join(texts), now, changes, causes)
+        if values:
+            texts.append(_summary(core, values)[0])
+        return self._runtime(core, starts[0].pod.uid, "; ".join(texts), now, _changes(values))
 
     def _placements(self, core: ExecutorCore, places: Iterable[Place]) -> tuple[str, ...]:
         """The placements of the pods whose groups' files changed, at most ten."""
@@ -216,19 +210,13 @@ class Executions:
         return self._event(topic, summary, (NEWEST_USAGE, *_causes(core)), now, figures={**own, **figures})
 
     def _runtime(
-        self,
-        core: ExecutorCore,
-        uid: str,
-        text: str,
-        now: datetime,
-        changes: Sequence[Change] = (),
-        causes: tuple[str, ...] = (),
+        self, core: ExecutorCore, uid: str, text: str, now: datetime, changes: Sequence[Change] = ()
     ) -> Event:
         placed = core.pods.of_uid(uid)
         if placed is None:
-            return self._event(RUNTIME, f"uid {uid}, unplaced: {text}", causes, now, changes)
+            return self._event(RUNTIME, f"uid {uid}, unplaced: {text}", (), now, changes)
         key = placed.placement.namespace, placed.placement.name
-        return self._event(RUNTIME, f"{key[0]}/{key[1]}: {text}", (placed.ref, *causes), now, changes, pod=key)
+        return self._event(RUNTIME, f"{key[0]}/{key[1]}: {text}", (placed.ref,), now, changes, pod=key)
 
     def _refused_by_kernel(self, core: ExecutorCore, plan: CyclePlan, report: WriteReport, now: datetime) -> list[Event]:
         first = report.refused[0]
@@ -284,10 +272,10 @@ def _starts(orders: Sequence[Order]) -> dict[str, list[Start]]:
 
 def _by_topic(
     core: ExecutorCore, plan: CyclePlan, report: WriteReport, starts: Mapping[str, Sequence[Start]]
-) -> tuple[dict[str, list[_Written]], dict[str, dict[str, list[_Written]]]]:
-    """Written values by topic; those that are part of a pod's start apart, by its uid."""
+) -> tuple[dict[str, list[_Written]], dict[str, list[_Written]]]:
+    """Written values by topic, and those that are part of a pod's start, by its uid."""
     told: dict[str, list[_Written]] = {}
-    of_starts: dict[str, dict[str, list[_Written]]] = {}
+    of_starts: dict[str, list[_Written]] = {}
     groups = {own[0].pod.group: uid for uid, own in starts.items()}
     alone = next(iter(starts)) if len(starts) == 1 else ""
     for written in report.written:
@@ -297,11 +285,10 @@ def _by_topic(
         else:
             topic, winner = RESTORE.topic, Desired(written.attribute, written.new, RESTORE.name, "no strategy sets it")
         uid = ""
-        if starts and topic in OF_STARTS:
+        if starts and topic == PLAIN:
             place = written.place if isinstance(written.place, str) else ""
             uid = alone or groups.get(place) or groups.get(place.rpartition("/")[0]) or ""
-        of = of_starts.setdefault(uid, {}) if uid else told
-        of.setdefault(topic, []).append((written, winner))
+        (of_starts.setdefault(uid, []) if uid else told.setdefault(topic, [])).append((written, winner))
     return told, of_starts
 
 
