@@ -6,7 +6,6 @@ In: the tables that `other.storage` reads. Out: the number `<major>:<minor>` of 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -15,8 +14,7 @@ MountPaths: TypeAlias = Mapping[str, Mapping[str, str]]
 """Of a pod: by a container's control group, the name of a volume by its path in the container."""
 VolumeDevices: TypeAlias = Mapping[str, Mapping[str, str]]
 """By the pod's uid, the device of a volume by the volume's name, empty for one that is on no block device."""
-NO_DEVICES: VolumeDevices = MappingProxyType({})
-"""No dict: as the default of a struct's member that would be copied, and another object means that something changed."""
+NO_DEVICES: VolumeDevices = {}
 
 
 class UnknownDiskError(ValueError):

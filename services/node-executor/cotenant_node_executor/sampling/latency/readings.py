@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from msgspec import Struct
 
@@ -26,5 +25,4 @@ class ServiceReading(Struct, frozen=True):
 
 Services = Mapping[str, ServiceReading]
 """By the pod's group; a pod that was not polled yet is missing."""
-NO_SERVICES: Services = MappingProxyType({})
-"""No dict, see `targets.disks.NO_DEVICES`."""
+NO_SERVICES: Services = {}
