@@ -2,7 +2,8 @@
 
 In: what a cycle publishes on USAGE and EXECUTION. Out: the same on the log, in the order in which it was made. Usage is stored
 by itself, as its reference is a cause of later events; execution events are gathered for GATHER_SECONDS and sent together:
-they are not urgent.
+they are not urgent. Values that follow from which pods there are change with each pod that comes or goes: of those gathered,
+one event a topic has all changes.
 
 Bounds: MAX_OUTBOX events wait, MAX_TOGETHER are sent at a time, each is tried PUBLISH_TRIES times; beyond that the oldest are
 dropped and counted.
@@ -19,9 +20,11 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from cotenant.events.envelope import Event
+from cotenant.events.node.execution import Change, Execution
 from cotenant.log.contract import EXECUTION, USAGE, Log
 from cotenant.log.traces import about
 from cotenant.model.trace_context import traceparent_of
+from cotenant_node_executor.core.executions import DRY_RUN, MAX_CAUSES, MAX_CHANGES, OF_PODS
 from cotenant_node_executor.core.node import ExecutorNode
 from cotenant_node_executor.tracing import NodeTracing
 
@@ -33,6 +36,8 @@ GATHER_SECONDS = 0.5
 MAX_TOGETHER = 100
 PUBLISH_TRIES = 20
 PUBLISH_PAUSE_SECONDS = 0.5
+Posted = tuple[Event, int, int]
+"""An event, and when its cycle began and ended (ns since the epoch)."""
 
 
 class Outbox:
@@ -45,8 +50,7 @@ class Outbox:
         self._tracing = tracing
         self.dropped_of = {USAGE: 0, EXECUTION: 0}
         """Events that were given up, by stream."""
-        self._events: deque[tuple[Event, int, int]] = deque()
-        """Events, and when their cycle began and ended (ns since the epoch)."""
+        self._events: deque[Posted] = deque()
         self._sending = 0
         """The number of events being sent."""
         self._sending_since_ns: int | None = None
@@ -93,14 +97,15 @@ class Outbox:
                 and USAGE not in (together[0][0].stream, self._events[0][0].stream)
             ):
                 together.append(self._events.popleft())
-            self._sending, self._sending_since_ns = len(together), together[0][2]
+            together = _joined_by_topic(together)
+            self._sending, self._sending_since_ns = len(together), min(ended for _, _, ended in together)
             await self._send_together(together)
             self._sending, self._sending_since_ns = 0, None
 
-    async def _send_together(self, together: Sequence[tuple[Event, int, int]]) -> None:
+    async def _send_together(self, together: Sequence[Posted]) -> None:
         node = self._node()
         events = [self._traced(node.identified(node.refer(event), self._cell)) for event, _, _ in together]
-        sequences = await asyncio.gather(*map(self._publish, events))
+        sequences = [await self._publish(events[0])] if len(events) == 1 else await asyncio.gather(*map(self._publish, events))
         node = self._node()
         for event, sequence, (_, began_ns, ended_ns) in zip(events, sequences, together, strict=True):
             if sequence is None:
@@ -132,3 +137,42 @@ class Outbox:
                 return sequence
             await asyncio.sleep(PUBLISH_PAUSE_SECONDS)
         return None
+
+
+def _joined_by_topic(together: Sequence[Posted]) -> list[Posted]:
+    """Join the events about values that follow from which pods there are, by topic, in the place of the newest."""
+    gathered: dict[str, list[Posted]] = {}
+    groups: list[list[Posted]] = []
+    for posted in together:
+        event = posted[0]
+        own = gathered.get(event.subject)
+        if not _follows_from_pods(event):
+            own = []
+        elif own is None or sum(len(_changes(other)) for other, _, _ in own) + len(_changes(event)) > MAX_CHANGES:
+            own = gathered[event.subject] = []
+        own.append(posted)
+        groups.append(own)
+    return [_joined(own) for own, posted in zip(groups, together, strict=True) if posted is own[-1]]
+
+
+def _follows_from_pods(event: Event) -> bool:
+    """Whether an event is about such values, and nothing else."""
+    data = event.data
+    return isinstance(data, Execution) and data.topic in OF_PODS and not data.pod and not data.summary.startswith(DRY_RUN)
+
+
+def _changes(event: Event) -> Sequence[Change]:
+    return event.data.changes if isinstance(event.data, Execution) else ()
+
+
+def _joined(own: Sequence[Posted]) -> Posted:
+    """Make one of several events of a topic, the oldest first: all their changes, and the newest summary."""
+    event, _, ended_ns = own[-1]
+    if len(own) == 1:
+        return own[0]
+    changes = tuple([change for each, _, _ in own for change in _changes(each)])
+    causes = tuple(dict.fromkeys([cause for each, _, _ in own for cause in each.causes]))[:MAX_CAUSES]
+    assert isinstance(event.data, Execution)
+    summary = f"{event.data.summary}; {len(changes) - len(event.data.changes)} more just before"
+    data = msgspec.structs.replace(event.data, summary=summary, changes=changes)
+    return msgspec.structs.replace(event, causes=causes, data=data), own[0][1], ended_ns

@@ -117,6 +117,9 @@ class Reports:
             outcome = await self._append(events, node)
             if not (isinstance(outcome, Refused) and not outcome.no_space):
                 return
+        if len(events) == 1:
+            await self._store_one(events[0], node)
+            return
         # Few, or one of them was refused: one by one.
         await asyncio.gather(*(self._store_one(event, node) for event in events))
 

@@ -8,7 +8,6 @@ Bounds: `queue_pulls` pulls of `pull_limit` wait; a pull waits PULL_SECONDS.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from typing import Any
@@ -29,7 +28,7 @@ class Reading:
 
     def __init__(self, readers: Sequence[Reader], stopping: asyncio.Event, pull_limit: int, queue_pulls: int) -> None:
         self.wake = asyncio.Event()
-        """Something arrived, was answered, or ended."""
+        """Something arrived, was answered, or ended, or a wait was long enough."""
         self._readers = readers
         self._stopping = stopping
         self._pull_limit = pull_limit
@@ -101,9 +100,12 @@ class Reading:
         """Wait for deliveries, a wake-up or the end, at most this long. Raises what ended a reader."""
         self.wake.clear()
         if self._queue.empty() and not self._stopping.is_set() and not any(task.done() for task in self._tasks):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self.wake.wait()
+            # A timer that sets the event costs less than `asyncio.timeout`, which ends by an exception: 4 us instead of 10.
+            timer = asyncio.get_running_loop().call_later(seconds, self.wake.set)
+            try:
+                await self.wake.wait()
+            finally:
+                timer.cancel()
         if self._duty is not None and self._duty.done():
             duty, self._duty = self._duty, None
             duty.result()

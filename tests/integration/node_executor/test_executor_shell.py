@@ -312,9 +312,9 @@ class OutboxLog(MemoryLog):
 
 async def test_what_was_executed_is_published_together() -> None:
     log = OutboxLog()
+    for number in range(3):
+        await place(log, f"job-{number}")
     async with living(log):
-        for number in range(3):
-            await place(log, f"job-{number}")
         async with asyncio.timeout(WAIT_SECONDS):
             while log.under_way < 3:  # noqa: ASYNC110 - nothing is said meanwhile
                 await asyncio.sleep(PERIOD)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import field
+
 from cotenant.model.values import Value
 from cotenant_node_executor.runtime.interface import ContainerState
 from cotenant_node_executor.sampling.latency.readings import NO_SERVICES, Services
@@ -23,7 +25,8 @@ NO_WRITES: Mapping[tuple[Knob, str], Histogram] = {}
 
 
 class Observation(Value, frozen=True):
-    """`states`: containers by pod uid, also of orphaned pods. `groups`: control groups below the root.
+    """`states`: containers by pod uid, also of orphaned pods. `groups`: control groups below the root. Where the same object
+    means that nothing changed, defaults come from a function: of a plain empty dict each observation would get a copy.
 
     `current`: present values of the files that strategies start from.
     """
@@ -49,9 +52,9 @@ class Observation(Value, frozen=True):
     """Where kubelet runs the pods: directories and pods that do not match, and what cannot be read."""
     writes: Mapping[tuple[Knob, str], Histogram] = NO_WRITES
     """How long writes of control group files took since the start; it grows in place."""
-    services: Services = NO_SERVICES
+    services: Services = field(default_factory=lambda: NO_SERVICES)
     """The latency that services last reported; the same object until there are newer answers."""
-    volumes: VolumeDevices = NO_DEVICES
+    volumes: VolumeDevices = field(default_factory=lambda: NO_DEVICES)
     """The devices of pods' volumes, where kubelet runs the pods; the same object while nothing changed."""
 
 

@@ -19,7 +19,7 @@ from cotenant.model.subjects import resources_subject
 from cotenant_node_executor.core.executions import MAX_CHANGES, NEWEST_USAGE, Executions
 from cotenant_node_executor.core.node import Periods
 from cotenant_node_executor.core.usage_window import MAX_SAMPLES, UsageWindow
-from cotenant_node_executor.runtime.interface import Collect, PodToRun, Stop
+from cotenant_node_executor.runtime.interface import Collect, PodToRun, Start, Stop
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from cotenant_node_executor.strategies.strategy import Evict
 from cotenant_node_executor.targets.interface import Knob, RefusedValue, WriteReport, WrittenValue
@@ -172,6 +172,52 @@ def test_many_changes_are_counted_in_one_bounded_event() -> None:
     assert isinstance(event.data, Execution)
     assert len(event.data.changes) == MAX_CHANGES
     assert f"and {len(written) - 1} more" in event.data.summary
+
+
+def started(name: str, *containers: str, attempt: int = 0) -> list[Start]:
+    here = PodToRun(batch(name), f"besteffort/poduid-{name}", NODE)
+    return [Start(here, container, attempt) for container in containers]
+
+
+def share(group: str, old: str = "1024", new: str = "512") -> WrittenValue:
+    return WrittenValue(group, Knob.CPU_SHARES, "cpu.shares", old, new)
+
+
+def test_what_the_start_of_one_pod_set_is_one_event_of_that_pod() -> None:
+    bench = Bench().load()
+    placed = bench.place(batch("job"))
+    bench.place(batch("other"))
+    plan = bench.look().core.plan(bench.now)
+    pod_group, neighbour = "besteffort/poduid-job", "besteffort/poduid-other"
+    written = (share(pod_group), share(f"{pod_group}/main"), share(neighbour))
+    orders = started("job", "main", "side", attempt=1)
+    [event] = Executions(NODE).of_cycle(bench.core, plan, WriteReport(written=written), orders, bench.now)
+    assert isinstance(event.data, Execution)
+    assert (event.data.topic, event.data.namespace, event.data.pod) == ("runtime", "default", "job")
+    assert event.causes == (placed.ref,)
+    assert [(each.target, each.old, each.new) for each in event.data.changes] == [
+        (f"{group}/cpu.shares", "1024", "512") for group in (pod_group, f"{pod_group}/main", neighbour)
+    ]
+    assert event.data.summary == (
+        "default/job: container main started, attempt 1; container side started, attempt 1; "
+        f"{pod_group} cpu.shares: 1024 -> 512 and 2 more: batch-cpu requests 1000m"
+    )
+
+
+def test_of_several_pods_that_start_each_event_has_its_own_values_and_others_keep_their_topic() -> None:
+    bench = Bench().load()
+    placed = {name: bench.place(batch(name)) for name in ("a", "b", "there")}
+    plan = bench.look().core.plan(bench.now)
+    groups = {name: f"besteffort/poduid-{name}" for name in placed}
+    quota = WrittenValue("besteffort", Knob.CPU_QUOTA, "cpu.max", "-1", "220000")
+    written = (share(f"{groups['a']}/main"), share(groups["b"]), share(groups["there"]), quota)
+    orders = [*started("a", "main"), *started("b", "main")]
+    events = Executions(NODE).of_cycle(bench.core, plan, WriteReport(written=written), orders, bench.now)
+    told = [(event.data.topic, event.data.pod, event.causes) for event in events if isinstance(event.data, Execution)]
+    assert told[:2] == [("batch-values", "", (placed["there"].ref,)), ("restored", "", ())]
+    assert told[2:] == [("runtime", name, (placed[name].ref,)) for name in ("a", "b")]
+    targets = [[each.target for each in event.data.changes] for event in events if isinstance(event.data, Execution)]
+    assert targets[2:] == [[f"{groups['a']}/main/cpu.shares"], [f"{groups['b']}/cpu.shares"]]
 
 
 def test_usage_is_stored_before_the_events_that_it_causes() -> None:

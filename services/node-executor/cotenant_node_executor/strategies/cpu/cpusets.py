@@ -36,22 +36,42 @@ NAME = "cpuset"
 _ALONE = frozenset((QoSClass.LSE, QoSClass.LSR))
 
 
+class TakenCpus(Struct, frozen=True):
+    """What the node's pools follow from, beside its processors."""
+
+    alone: frozenset[int]
+    """Kept, or held by LSE pods."""
+    held: frozenset[int]
+    """By LSR pods."""
+    system: frozenset[int]
+
+
 class Decided(Struct, frozen=True):
-    """There was a decision before."""
+    """There was a decision before: with these pools, as long as they follow from the same."""
+
+    taken: TakenCpus | None = None
+    pools: CpuPools = CpuPools()
 
 
-def cpu_pools(situation: Situation) -> CpuPools:
-    """The node's pools, from the CPUs that pods hold and those that are reserved."""
-    kept, system = kept_cpus(situation), system_cpus(situation)
+def taken_cpus(situation: Situation) -> TakenCpus:
+    """The CPUs that pods hold and those that are reserved."""
     held: dict[QoSClass, set[int]] = {QoSClass.LSE: set(), QoSClass.LSR: set()}
     for pod in situation.pods.values():
         if pod.bound_cpus and pod.qos in _ALONE:
             held[pod.qos].update(pod.bound_cpus)
-    processors, alone = situation.node.processors, kept | held[QoSClass.LSE]
+    alone = kept_cpus(situation) | held[QoSClass.LSE]
+    return TakenCpus(alone, frozenset(held[QoSClass.LSR]), system_cpus(situation).cpus)
+
+
+def cpu_pools(situation: Situation, taken: TakenCpus | None = None) -> CpuPools:
+    """The node's pools, from the CPUs that are taken."""
+    taken = taken or taken_cpus(situation)
+    processors = situation.node.processors
+    batch = pools_without(processors, taken.alone)
     return CpuPools(
-        share=pools_without(processors, alone | held[QoSClass.LSR]),
-        batch=pools_without(processors, alone),
-        system=format_cpu_list(system.cpus),
+        share=batch if taken.held <= taken.alone else pools_without(processors, taken.alone | taken.held),
+        batch=batch,
+        system=format_cpu_list(taken.system),
         kubelet_policy=situation.node.kubelet_cpu_policy,
         manages_batch=situation.node.manages_batch_cpus,
     )
@@ -96,11 +116,14 @@ def _kept(slo: NodeSLORendered) -> KeptCpus:
 
 def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     """The CPU sets of this cycle."""
-    pools = cpu_pools(situation)
+    taken = taken_cpus(situation)
+    before = memory if isinstance(memory, Decided) else Decided()
+    pools = before.pools if before.taken == taken else cpu_pools(situation, taken)
     everything = frozenset() if memory is None else frozenset(processor.cpu for processor in situation.node.processors)
+    pins = Pins(everything)
     desired: dict[Place, tuple[Desired, ...]] = {}
     for group in sorted(situation.pods):
-        _of_pod(situation.pods[group], pools, everything, desired)
+        _of_pod(situation.pods[group], pools, pins, desired)
     for application in wanted_by(situation.slo).host_applications:
         own = application.own_group
         if own is None or own not in situation.groups:
@@ -109,28 +132,34 @@ def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
             text = host_application_cpuset(pools, application.qos)
         except ValueError:
             continue
-        _pin(own, text, everything, "share pools", desired)
-    return StrategyDecision(desired, memory=Decided())
+        if list_of_cpus := pins[text]:
+            desired[own] = (Desired(Knob.CPUSET_CPUS, list_of_cpus, NAME, "share pools"),)
+    return StrategyDecision(desired, memory=Decided(taken, pools))
 
 
-def _of_pod(pod: PodView, pools: CpuPools, everything: frozenset[int], desired: dict[Place, tuple[Desired, ...]]) -> None:
-    bound = format_cpu_list(pod.bound_cpus)
+class Pins(dict[str, str]):
+    """CPU lists as they are written, by the text of a rule, for one decision; "" for all CPUs of the node, and for none."""
+
+    def __init__(self, everything: frozenset[int]) -> None:
+        super().__init__()
+        self._everything = everything
+
+    def __missing__(self, text: str) -> str:
+        cpus = frozenset(parse_cpu_list(text))
+        written = self[text] = format_cpu_list(cpus) if cpus and cpus != self._everything else ""
+        return written
+
+
+def _of_pod(pod: PodView, pools: CpuPools, pins: Pins, desired: dict[Place, tuple[Desired, ...]]) -> None:
+    bound = format_cpu_list(pod.bound_cpus) if pod.bound_cpus else ""
     text = container_cpuset(pools, pod.qos, bound, pod.cpu_nodes, pod.group)
     why = "its own CPUs" if bound else "CPUs of its NUMA nodes" if pod.cpu_nodes else "share pools"
-    for group in pod.groups[1:]:
-        if text:
-            _pin(group, text, everything, why, desired)
+    if text and (written := pins[text]):
+        pinned = (Desired(Knob.CPUSET_CPUS, written, NAME, why),)
+        desired.update(dict.fromkeys(pod.groups[1:], pinned))
     if bound:
         for group in pod.groups:
             desired[group] = (*desired.get(group, ()), Desired(Knob.CPU_QUOTA, UNLIMITED_TEXT, NAME, why))
-
-
-def _pin(
-    group: str, text: str, everything: frozenset[int], why: str, desired: dict[Place, tuple[Desired, ...]]
-) -> None:
-    cpus = frozenset(parse_cpu_list(text))
-    if cpus and cpus != everything:
-        desired[group] = (Desired(Knob.CPUSET_CPUS, format_cpu_list(cpus), NAME, why),)
 
 
 STRATEGY = Strategy(
