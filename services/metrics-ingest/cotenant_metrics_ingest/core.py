@@ -10,7 +10,8 @@ Time: windows are aligned to the node's clock, which is checked against the log'
 The core takes the log's time from its own events and from the last decision. The service measures and is not recomputed, so
 the first decision may end the load: until then samples are queued, as a node's digest and its newer samples arrive in any
 order. After it EARLY_AT_ONCE of them are taken with each decision, later ones after them, and a node's windows and models are
-restored with its first sample, so that a cell does not wait for its last node. A node is evaluated again only after one of its events was folded, or when time changes its result.
+restored with its first sample, so that a cell does not wait for its last node. A node is evaluated again only after one of
+its events was folded, or when time changes its result.
 
 Prediction: the models of a node are trained when a message has ended a minute of its clock (`prediction`), those of many nodes
 together, and stored on `predictions.<node>` for a restart, one node after the other.
