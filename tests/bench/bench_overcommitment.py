@@ -1,15 +1,19 @@
-"""What overcommitment of 10,000 nodes takes, through the service as a process and a nats-server with fsync.
+"""What overcommitment of 10,000 nodes takes, through the services as processes and a nats-server with fsync.
 
 * recomputed: from a change of the ConfigMap `slo-controller-config` that changes every node's figures until the last node's
   resources event is read; its share that is the service's own CPU time;
-* lent: 700 nodes a second get a new NodeMetric; from the metric's write until its resources event is read, median and p99. Its
-  parts: metric_stored until the metric's own acknowledgement, which is the disk's; decided until the calculator began to decide
-  (the event's time); answered from there until the event is read, which is deciding, the disk's again, and delivery. slowest:
-  the means of those parts over the slowest 1 %, which say where the p99 comes from. batch: resources events of one commit.
+* lent: 700 nodes a second get a new NodeMetric, in the batches that metrics-ingest makes: what became due since its last look,
+  one batch at a time. From the metric's write until its resources event is read, median and p99. Its parts: metric_stored until
+  the metric's own acknowledgement, which is the disk's; decided until the calculator began to decide (the event's time);
+  answered from there until the event is read, which is deciding, the disk's again, and delivery. since_stored is from the
+  metric's acknowledgement until the resources event is read. slowest: the means of the parts over the slowest 1 %, which say
+  where the p99 comes from. batches: atomic batches a second, of metrics and of resources;
+* usage: the whole way, with metrics-ingest as a process (`usage_path`).
 
 30 prod pods a node. Every metric moves the node's figures by more than the dead band. Run it alone, on an idle machine:
 `python -m tests.bench.bench_overcommitment`. COTENANT_BENCH_NODES and COTENANT_BENCH_RATE set another number of nodes and of
-metrics a second.
+metrics a second; COTENANT_BENCH_INTERVALS_MS other times between two batches of metrics, measured one after the other
+(`25,50,25,50`).
 """
 
 from __future__ import annotations
@@ -31,16 +35,17 @@ from cotenant.log.nats.log import NatsLog
 from cotenant.log.nats.reader import NatsReader
 from cotenant.model.subjects import metrics_subject, node_subject, object_subject, placement_subject
 from cotenant.runtime.process import GC_THRESHOLDS
+from cotenant_metrics_ingest.core import LOOK_EVERY
 from cotenant_verification.bench.testbed import Testbed
+from tests.bench import usage_path
 from tests.builders import encoded, node_document, pod_document, stored
 
 NODES = int(os.environ.get("COTENANT_BENCH_NODES", "10000"))
 PODS = 30
 RATE = int(os.environ.get("COTENANT_BENCH_RATE", "700"))
 SECONDS = 15
-TOGETHER = 7
-"""Metrics of one batch, as metrics-ingest stores what is due together: a hundred batches a second."""
-IN_FLIGHT = 16
+LOOK_MS = round(LOOK_EVERY.total_seconds() * 1000)
+INTERVALS_MS = [int(each) for each in os.environ.get("COTENANT_BENCH_INTERVALS_MS", str(LOOK_MS)).split(",")]
 SETTLED_SECONDS = 120.0
 LOADED_SECONDS = 900.0
 """300,000 placements are written and loaded."""
@@ -125,13 +130,16 @@ async def measure() -> None:
         assert await read(reader, NODES) == seen
         print(f"overcommitment_recomputed {time.perf_counter() - began:.2f} s")
         print(f"overcommitment_recomputed_cpu {testbed.cpu_seconds()[SERVICE] - before:.2f} s")
-        earlier = testbed.cpu_seconds()
-        changes, rate = await lent(log, reader)
-        spent = {name: seconds - earlier[name] for name, seconds in testbed.cpu_seconds().items()}
-        show_parts(changes)
-        print(f"overcommitment_lent_rate {rate:.0f} 1/s")
-        for name, seconds in sorted(spent.items()):
-            print(f"overcommitment_lent_{name.replace('-', '_')}_cpu {100 * seconds / SECONDS:.0f} percent of a core")
+        for interval_ms in INTERVALS_MS:
+            earlier = testbed.cpu_seconds()
+            changes, batches, seconds = await lent(log, reader, interval_ms / 1000)
+            print(f"overcommitment_lent_interval {interval_ms} ms")
+            show_parts(changes)
+            answers = len({change.commit for change in changes})
+            print(f"overcommitment_lent_batches {batches / seconds:.0f} + {answers / seconds:.0f} 1/s")
+            print(f"overcommitment_lent_rate {RATE * SECONDS / seconds:.0f} 1/s")
+            usage_path.show_spent("overcommitment_lent", testbed, earlier, seconds)
+        await usage_path.measure(testbed, reader, [node_name(number) for number in range(NODES)], RATE, PODS)
         await reader.close()
 
 
@@ -142,6 +150,7 @@ def show_parts(changes: Sequence[Lent]) -> None:
         "_metric_stored": [change.stored for change in changes],
         "_decided": [change.decided for change in changes],
         "_answered": [change.read - change.decided for change in changes],
+        "_since_stored": [change.read - change.stored for change in changes],
     }
     for part, seconds in parts.items():
         found = sorted(seconds)
@@ -150,7 +159,6 @@ def show_parts(changes: Sequence[Lent]) -> None:
     slowest = sorted(range(len(changes)), key=lambda place: changes[place].read)[-max(len(changes) // 100, 1) :]
     for part, seconds in parts.items():
         print(f"overcommitment_lent_slowest{part} {1000 * sum(seconds[place] for place in slowest) / len(slowest):.1f} ms")
-    print(f"overcommitment_lent_batch {len(changes) / len({change.commit for change in changes}):.1f} events")
 
 
 async def read(reader: NatsReader, count: int, seconds: float = SETTLED_SECONDS) -> set[str]:
@@ -165,15 +173,16 @@ async def read(reader: NatsReader, count: int, seconds: float = SETTLED_SECONDS)
     return seen
 
 
-async def lent(log: NatsLog, reader: NatsReader) -> tuple[list[Lent], float]:
-    """The changes whose metric led to a resources event, which names it; and how many metrics were written a second."""
+async def lent(log: NatsLog, reader: NatsReader, interval: float) -> tuple[list[Lent], int, float]:
+    """The changes whose metric led to a resources event, which names it; how many batches of metrics were written, and in how
+    many seconds. `interval`: seconds between two batches."""
     waiting: dict[str, float] = {}
     """When a node's last metric was written."""
     stored_as: dict[str, Lent] = {}
     answers: dict[str, tuple[float, Event]] = {}
     """By the metric: when its resources event was read."""
     total = RATE * SECONDS
-    room, done = asyncio.Semaphore(IN_FLIGHT), asyncio.Event()
+    done = asyncio.Event()
 
     async def follow() -> None:
         while waiting or not done.is_set():
@@ -184,15 +193,14 @@ async def lent(log: NatsLog, reader: NatsReader) -> tuple[list[Lent], float]:
                     waiting.pop(event.data.node, None)
 
     async def write(events: list[Event]) -> None:
-        async with room:
-            now = time.time()
-            for event in events:
-                assert isinstance(event.data, NodeMetricComputed)
-                waiting[event.data.node] = now
-            outcome = await log.append([Write(event=event) for event in events])
-            assert isinstance(outcome, Stored), outcome
-            stored = time.time() - now
-            stored_as.update({f"{LOG}:{outcome.first + place}": Lent(now, stored) for place in range(len(events))})
+        now = time.time()
+        for event in events:
+            assert isinstance(event.data, NodeMetricComputed)
+            waiting[event.data.node] = now
+        outcome = await log.append([Write(event=event) for event in events])
+        assert isinstance(outcome, Stored), outcome
+        stored = time.time() - now
+        stored_as.update({f"{LOG}:{outcome.first + place}": Lent(now, stored) for place in range(len(events))})
 
     # Built ahead, so that the reader is not kept waiting.
     events = [metric(index % NODES, 20_000 if (index // NODES) % 2 == 0 else 10_000) for index in range(total)]
@@ -201,17 +209,18 @@ async def lent(log: NatsLog, reader: NatsReader) -> tuple[list[Lent], float]:
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     following = asyncio.create_task(follow())
-    writing: set[asyncio.Task[None]] = set()
     start = time.perf_counter()
-    for first in range(0, total, TOGETHER):
-        await asyncio.sleep(max(0.0, start + first / RATE - time.perf_counter()))
-        task = asyncio.create_task(write(events[first : first + TOGETHER]))
-        writing.add(task)
-        task.add_done_callback(writing.discard)
+    batches = written = 0
+    while written < total:
+        look = time.perf_counter()
+        due = min(int((look - start) * RATE) + 1, total, written + MAX_BATCH)
+        if due > written:
+            await write(events[written:due])
+            batches, written = batches + 1, due
+        await asyncio.sleep(max(0.0, look + interval - time.perf_counter()))
+    spent = time.perf_counter() - start
+    done.set()
     async with asyncio.timeout(SETTLED_SECONDS):
-        await asyncio.gather(*writing)
-        spent = time.perf_counter() - start
-        done.set()
         await following
     changes = []
     for metric_ref, change in stored_as.items():
@@ -220,7 +229,7 @@ async def lent(log: NatsLog, reader: NatsReader) -> tuple[list[Lent], float]:
             change.read, change.decided = read_at - change.written, decided_at(event) - change.written
             change.commit = event.id.rpartition("/")[0]
             changes.append(change)
-    return changes, total / spent
+    return changes, batches, spent
 
 
 def decided_at(event: Event) -> float:

@@ -10,9 +10,8 @@ Time: windows are aligned to the node's clock, which is checked against the log'
 The core takes the log's time from its own events and from the last decision. The service measures and is not recomputed, so
 the first decision may end the load: until then samples are queued, as a node's digest and its newer samples arrive in any
 order. After it EARLY_AT_ONCE of them are taken with each decision, later ones after them, and a node's windows and models are
-restored with its first sample, so that a cell does not wait for its last node.
-
-A node is evaluated again only after one of its events was folded, or when time changes its result.
+restored with its first sample, so that a cell does not wait for its last node. A node is evaluated again only after one of
+its events was folded, or when time changes its result.
 
 Prediction: the models of a node are trained when a message has ended a minute of its clock (`prediction`), those of many nodes
 together, and stored on `predictions.<node>` for a restart, one node after the other.
@@ -58,7 +57,7 @@ from cotenant_metrics_ingest.prediction.node import PredictionStore, train
 from cotenant_metrics_ingest.samples import Samples, samples_of
 from cotenant_metrics_ingest.windows.node_windows import MALFORMED, REPEATED, fold
 
-CORE_VERSION = "3"
+CORE_VERSION = "4"
 FILTERS = (
     "objects.core.nodes.>",
     "metrics.*",
@@ -71,8 +70,10 @@ USAGE_FILTERS = ("usage.*",)
 
 MAX_EARLY = 100_000
 EARLY_AT_ONCE = 2_000
-LOOK_EVERY = timedelta(milliseconds=500)
-"""How often nodes are evaluated, and trained before that; urgent ones are evaluated in between."""
+LOOK_EVERY = timedelta(milliseconds=50)
+"""How often nodes are evaluated, at most; urgent ones also in between. LOG syncs each batch six times, whatever its size."""
+TRAIN_EVERY = timedelta(milliseconds=500)
+"""How often nodes are trained, at most: many together cost less. A report has the models of the last training."""
 TRAINED_AT_ONCE = 256
 """With this many nodes waiting for training, they are trained at once."""
 NO_NODE = "NoNodeObject"
@@ -97,20 +98,19 @@ class MetricsIngestCore:
         self._nodes: dict[str, NodeMetricState] = {}
         self._loaded = False
         self._early: list[tuple[Event, bytes]] = []
-        """Samples that arrived before the first decision, or after one that is still queued: without data, and their
-        data."""
+        """Samples that arrived before the first decision, or after one that is still queued: without data, and it."""
         self._catching_up: list[Training] = []
-        """Intervals that restored models still have to be trained with."""
+        """Intervals to train restored models with."""
         self._log_time: datetime | None = None
         self._log_ms = 0
-        """The log's time, in milliseconds since the epoch; 0 while it is not known."""
+        """The same in milliseconds since the epoch; 0 while it is not known."""
         self._listening_since: datetime | None = None
         self._to_train: list[NodeMetricState] = []
-        """Nodes with an interval to train."""
         self._urgent: set[str] = set()
         self._agenda = Agenda()
         """Nodes with an event folded or stored since they last had nothing to report."""
         self._next_look: datetime | None = None
+        self._next_training: datetime | None = None
 
     # -- folding -------------------------------------------------------------------------------------------------
 
@@ -160,8 +160,7 @@ class MetricsIngestCore:
     def _stored_models(self, event: Event, name: str) -> None:
         node = self._node_of(name)
         if event.tombstone or not isinstance(event.data, PredictionState):
-            node.stored = node.stored_at = None
-            node.stored_ms = 0
+            node.stored, node.stored_at, node.stored_ms = None, None, 0
         else:
             node.stored_at, node.stored_ms = event.time, event.data.trained_ms
             if not self._loaded:
@@ -280,8 +279,10 @@ class MetricsIngestCore:
     def decide(self, now: datetime) -> Sequence[Event]:
         """Reports that are due, by node name."""
         self._begin(now)
-        if looks := self._next_look is None or now >= self._next_look:
+        if self._next_training is None or now >= self._next_training:
             self._train()
+            self._next_training = now + TRAIN_EVERY
+        looks = self._next_look is None or now >= self._next_look
         found: list[Event | DueReport] = []
         for name in self._agenda.due(now) if looks else sorted(self._urgent):
             node = self._nodes[name]
@@ -341,8 +342,7 @@ class MetricsIngestCore:
             self._take(event, _SAMPLE.decode(data))
 
     def _restore(self, node: NodeMetricState) -> None:
-        """Restore windows and models before the node's first sample after the load: all their inputs are folded by
-        then."""
+        """Restore windows and models before the node's first sample after the load: all their inputs are folded by then."""
         training = node.restore(sizes_of(self._decisions.policy(node)), self._predictions)
         if training is not None:
             self._catching_up.append(training)

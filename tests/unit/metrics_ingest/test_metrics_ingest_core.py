@@ -405,3 +405,21 @@ def test_many_nodes_are_reported_in_portions_by_name() -> None:
         log.sample([number], node=f"n{number:04}")
     assert len(log.core.decide(log.now)) == 999
     assert [event.subject for event in log.decide()] == [f"metrics.n{number:04}" for number in range(1100)]
+
+
+def test_reports_due_within_a_twentieth_of_a_second_are_one_batch_and_wait_no_longer() -> None:
+    log = MetricsLog()
+    names = ("n1", "n2", "n3")
+    for name in names:
+        log.node(name)
+        log.decide()
+        log.sample([1000], node=name)
+        log.decide(after=0.01)
+    log.now += timedelta(seconds=15)
+    for name in names:
+        log.sample([3000], node=name)
+    log.decide()
+    # n1 is due at 60.01 s, n2 and n3 10 and 20 ms later, less than a look after n1.
+    assert [event.subject for event in log.decide(after=44.98)] == ["metrics.n1"]
+    assert log.decide(after=0.02) == []
+    assert [event.subject for event in log.decide(after=0.03)] == ["metrics.n2", "metrics.n3"]

@@ -20,7 +20,7 @@ from cotenant.events.node.metrics import NodeMetricComputed, ProdPrediction, Usa
 from cotenant.events.node.predictions import HistogramState, PredictionState
 from cotenant.events.node.usage import PodUsage, Series, UsageSample
 from cotenant.events.placements import PlacementPhase
-from cotenant_metrics_ingest.core import LOOK_EVERY
+from cotenant_metrics_ingest.core import TRAIN_EVERY
 from cotenant_metrics_ingest.prediction.checkpoints import restored
 from cotenant_metrics_ingest.prediction.models import IntervalFigures, ModelStore, NodeModels, Training, tier_places
 from cotenant_metrics_ingest.prediction.training import Interval, figures_of
@@ -114,7 +114,7 @@ def test_models_are_trained_once_a_minute_and_pods_models_end_after_thirty() -> 
     assert "__node__" in node.models.rows
 
 
-def test_nodes_are_trained_together_when_they_are_evaluated_not_with_each_decision() -> None:
+def test_nodes_are_trained_together_at_intervals_not_with_each_decision() -> None:
     log = ready()
     log.minutes(3, 3000)
     node = log.core._nodes["n1"].prediction
@@ -123,9 +123,9 @@ def test_nodes_are_trained_together_when_they_are_evaluated_not_with_each_decisi
     # A minute of the node's clock ends with one of these messages.
     for seconds in (15, 30, 45, 60):
         log.sample([3000] * 15, at=log.now + timedelta(seconds=seconds))
-    log.decide(after=LOOK_EVERY.total_seconds() / 2)
+    log.decide(after=TRAIN_EVERY.total_seconds() / 2)
     assert node.models.trainings == trainings
-    log.decide(after=LOOK_EVERY.total_seconds() / 2)
+    log.decide(after=TRAIN_EVERY.total_seconds() / 2)
     assert node.models.trainings == trainings + 1
 
 
