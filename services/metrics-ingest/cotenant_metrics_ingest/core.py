@@ -98,7 +98,7 @@ class MetricsIngestCore:
         self._nodes: dict[str, NodeMetricState] = {}
         self._loaded = False
         self._early: list[tuple[Event, bytes]] = []
-        """Samples that arrived before the first decision, or after one that is still queued: without data, and it."""
+        """Samples that arrived before the first decision, or after one still queued: the event without data, and its data."""
         self._catching_up: list[Training] = []
         """Intervals to train restored models with."""
         self._log_time: datetime | None = None
