@@ -133,7 +133,7 @@ GROUPS = (
     Group(
         "reservation-audit",
         tuple(f"{_VERIFICATION}/bench/audit/{name}.py" for name in ("reservations", "reservation_rules")),
-        ("unit/console/test_console_bench_reservations.py", "unit/console/test_console_bench_reservation_rules.py"),
+        tuple(f"unit/console/test_console_bench_reservation{rest}.py" for rest in ("s", "_check", "_rules")),
     ),
     Group("prediction", (f"{_METRICS}/prediction/*.py",), ("unit/metrics_ingest",)),
 )

@@ -246,6 +246,16 @@ def test_affinity(affinity: dict[str, Any] | None, spec: dict[str, Any], refusal
     assert found == refusal
 
 
+def test_one_of_several_terms_is_enough() -> None:
+    names = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in ("s", "r")]
+    asking = pod(
+        annotations={
+            "reservation-affinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"reservationSelectorTerms": names}}
+        }
+    )
+    assert refuses(reservation(), asking, {"cpu": 1}, {"cpu": 1}, {}) == ""
+
+
 def test_an_affinity_that_cannot_be_read_uses_nothing() -> None:
     broken = pod(annotations={"reservation-affinity": {"reservationSelector": 1}})
     assert refuses(reservation(), broken, {"cpu": 1}, {"cpu": 1}, {}) == "the pod's reservation affinity cannot be read"
@@ -270,6 +280,7 @@ def test_exact_match(names: list[str], held: dict[str, int], matches: bool) -> N
 
 def test_a_reservation_of_other_resources_is_for_pods_with_affinity_alone() -> None:
     assert refuses(reservation(), pod(), {"memory": 1}, {"cpu": 1}, {}) == "it has nothing that the pod requests"
+    assert refuses(reservation(), pod(), {"cpu": 1}, {"cpu": 1, "memory": 1}, {}) == "", "one of them is enough"
     asking = pod(annotations={"reservation-affinity": {}})
     assert refuses(reservation(), asking, {"memory": 1}, {"cpu": 1}, {}) == ""
 
@@ -300,6 +311,12 @@ def test_restricted(policy: str, annotations: dict[str, str], used: dict[str, in
     """It has 4 of cpu and 8 of memory; a pod requests 2 and 4, and something else that it does not hold."""
     held, requests = {"cpu": 4, "memory": 8}, {"cpu": 2, "memory": 4, "gpu": 1}
     assert overdraws(reservation(annotations=annotations, allocatePolicy=policy), requests, held, used, 1) == finding
+
+
+def test_a_restricted_reservation_that_is_full_is_open_for_what_requests_none_of_it() -> None:
+    full = reservation(allocatePolicy="Restricted")
+    assert overdraws(full, {"gpu": 1}, {"cpu": 4}, {"cpu": 4}, 1) == ""
+    assert overdraws(full, {"cpu": 1}, {"cpu": 4}, {"cpu": 4}, 1) != ""
 
 
 def test_a_restricted_reservation_of_pods_bounds_its_owners() -> None:
