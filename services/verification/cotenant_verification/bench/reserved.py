@@ -78,7 +78,7 @@ def takes_reservations(node: int) -> bool:
 
 
 def reservation_events(
-    nodes: list[str], kinds: tuple[dict[str, str], ...], reservations: int, now: datetime, *, rules: bool = False
+    nodes: list[str], kinds: tuple[dict[str, str], ...], reservations: int, now: datetime, rules: bool
 ) -> Iterator[tuple[str, Payload]]:
     """Yield subjects and payloads: each Reservation, and the share of a node that it has; nodes in turn."""
     held = held_by_each(kinds)

@@ -177,9 +177,7 @@ def node_events(workload: BenchWorkload, now: datetime, *, lent: bool = True) ->
 def reserved_events(workload: BenchWorkload, now: datetime) -> Iterator[Event]:
     """The reservations, with the shares of nodes that they have."""
     nodes = [node_name(i) for i in range(workload.nodes) if takes_reservations(i)]
-    for subject, data in reservation_events(
-        nodes, workload.pod_kinds, workload.reservations, now, rules=workload.reservation_rules
-    ):
+    for subject, data in reservation_events(nodes, workload.pod_kinds, workload.reservations, now, workload.reservation_rules):
         yield _event(subject, data, now)
 
 
@@ -249,7 +247,7 @@ def pod_document(workload: BenchWorkload, i: int, now: datetime) -> bytes:
         container["ports"] = [{"containerPort": 8080, "hostPort": wants.host_port, "protocol": "TCP"}]
     quota = _quota_of(workload, wants, i)
     rules = pod_rules(claim) if claim is not None and workload.reservation_rules else {}
-    annotations = {**rules.pop("annotations", {}), **(_gang(workload, i) if workload.gang else {})}
+    annotations = rules.pop("annotations", {}) | (_gang(workload, i) if workload.gang else {})
     document = {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -208,7 +208,7 @@ class ReservationCheck:
         self.use(used.uid, data.name, requests)
 
     def use(self, uid: str, name: str, requests: Mapping[str, int]) -> None:
-        """A pod uses a reservation from now on."""
+        """A pod uses a reservation from now on; an empty uid: none."""
         self._users.setdefault(uid, {})[name] = requests
 
     def removed(self, name: str) -> None:

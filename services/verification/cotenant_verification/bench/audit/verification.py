@@ -184,8 +184,7 @@ class _Check:
             or self._refusal(need, data.node, now, used)
             or self.neighbours.judge(need)(data.node)
         )
-        labels = self.facts[data.node].labels
-        for finding in self.reservations.placed(data, need.requests, labels, self.gangs.commit):
+        for finding in self.reservations.placed(data, need.requests, self.facts[data.node].labels, self.gangs.commit):
             self.say(f"pod {data.name} ({event.ref}) {finding}")
         if refusal:
             self.say(f"pod {data.name} does not fit node {data.node} ({event.ref}): {refusal}")
@@ -206,8 +205,8 @@ class _Check:
 
     def _takes(self, name: str, node: str) -> str | None:
         """The uid of the reservation in which a node takes a waiting pod now, empty: beside all; None if it does not."""
-        need, labels = self.needs[name], self.facts[node].labels
-        usable = self.reservations.usable(node, name, need.requests, labels)
+        need = self.needs[name]
+        usable = self.reservations.usable(node, name, need.requests, self.facts[node].labels)
         return next((uid for uid in usable if not self._refusal(need, node, self.now, uid)), None)
 
     def _charge(self, need: PodRequirements, sign: int) -> None:
@@ -271,12 +270,11 @@ class _Check:
             elsewhere = self.neighbours.judge(need)
             ways = ((node, self._takes(name, node)) for node in sorted(self.rooms) if not elsewhere(node))
             fits = ((node, uid) for node, uid in ways if uid is not None)
-            node, uid = ("", "") if self._quota_refusal(need) else next(fits, ("", ""))
-            if not node:
+            node, uid = next(fits, ("", ""))
+            if not node or self._quota_refusal(need):
                 break
             self.rooms[node].add(name, need, Placement(node=node, namespace="", name=name, uid="", bound_at=self.now))
-            if uid:
-                self.reservations.use(uid, name, need.requests)
+            self.reservations.use(uid, name, need.requests)
             self.neighbours.add(need, node)
             self._charge(need, 1)
             put.append((need, node, name))
