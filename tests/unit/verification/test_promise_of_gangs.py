@@ -141,7 +141,7 @@ def test_every_gang_of_a_group_needs_its_minimum() -> None:
 
 
 def test_pods_state_their_gang_by_annotations() -> None:
-    stated = {"labels": {}, "annotations": {f"{GANG}/name": "a", f"{GANG}/min-available": "2"}}
+    stated: dict[str, Any] = {"labels": {}, "annotations": {f"{GANG}/name": "a", f"{GANG}/min-available": "2"}}
     assert Log().place("a-1", **stated) == ["places a gang in part: default/a: 1 of 2"]
     assert Log().place("a-1", "a-2", **stated) == []
     assert Log().place("alone", labels={}) == []
