@@ -41,6 +41,7 @@ _QUOTA_TREES = "shared/cotenant/domain/quota/trees"
 _ARBITER = "services/descheduler-arbiter/cotenant_descheduler_arbiter"
 _METRICS = "services/metrics-ingest/cotenant_metrics_ingest"
 _SCHEDULER = "services/scheduler/cotenant_scheduler"
+_VERIFICATION = "services/verification/cotenant_verification"
 
 _SCHEDULER_TESTS = ("unit/scheduler", "unit/shared/domain")
 _PROPERTIES = (
@@ -129,5 +130,10 @@ GROUPS = (
         _SCHEDULER_SLOW,
     ),
     Group("descheduler-plugins", (f"{_ARBITER}/plugins/*.py",), ("unit/descheduler_arbiter",)),
+    Group(
+        "reservation-audit",
+        tuple(f"{_VERIFICATION}/bench/audit/{name}.py" for name in ("reservations", "reservation_rules")),
+        tuple(f"unit/console/test_console_bench_reservation{rest}.py" for rest in ("s", "_check", "_rules")),
+    ),
     Group("prediction", (f"{_METRICS}/prediction/*.py",), ("unit/metrics_ingest",)),
 )

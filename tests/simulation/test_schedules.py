@@ -7,6 +7,7 @@ from collections import Counter
 from cotenant.log.contract import TOMBSTONE_TTL_SECONDS
 from cotenant_verification.actions import ACTIONS
 from cotenant_verification.chaos.run import schedule_of
+from cotenant_verification.workload.quota_profiles import LEAVES as OF_PROFILES
 from cotenant_verification.workload.quotas import LEAVES, SHAPES
 
 SEEDS = range(1, 41)
@@ -41,7 +42,8 @@ def test_pods_are_in_quotas_at_the_leaves_of_trees_of_several_levels() -> None:
     assert max(depth.values()) == 3
     assert not set(LEAVES) & set(parents.values())
     entries = [entry for seed in SEEDS for entry in schedule_of(seed, SPAN).entries if "quota" in entry.args]
-    assert {entry.args["quota"] for entry in entries} == set(LEAVES)
+    below_profiles = {f"zonal-{zone}-{leaf}" for zone in (0, 1) for leaf in OF_PROFILES}
+    assert {entry.args["quota"] for entry in entries} == set(LEAVES) | below_profiles
 
 
 def _way_up(name: str, parents: dict[str, str]) -> list[str]:

@@ -28,11 +28,13 @@ import cotenant_node_executor.simulated.sampler as sampler
 import cotenant_node_executor.strategies.cpu.suppression.strategy as suppression
 import cotenant_node_executor.strategies.pods.batch_pods as batch_pods
 import cotenant_quota_tree.core as quota_core
+import cotenant_quota_tree.profiles as quota_profiles
 import cotenant_quota_tree.revocation as revocation
 import cotenant_scheduler.cycle.endings.resizes as scheduler_resizes
 import cotenant_scheduler.cycle.waiting as waiting
 import cotenant_scheduler.plugins.quota as quota_plugin
 import cotenant_scheduler.plugins.taints as taints
+import cotenant_scheduler.state.gangs as scheduler_gangs
 import cotenant_scheduler.state.reading.pod_reader as pod_reader
 import cotenant_scheduler.state.reading.pod_traits as pod_traits
 import cotenant_verification.harness.gateways as chaos_gateways
@@ -437,6 +439,16 @@ def means_everybody(_: Function) -> Function:
 def never_used_up(_: Function) -> Function:
     """A reservation that is allocated once stays."""
     return lambda self, choice, record, shape, now: ()
+
+
+def any_number_of_members(right: Function) -> Function:
+    """The minimum of a PodGroup is not read."""
+    return lambda gang, least, *others, **more: right(gang, min(least, 1), *others, **more)
+
+
+def every_node(_: Function) -> Function:
+    """A quota profile has all nodes, whatever its selector says."""
+    return lambda selector, labels: True
 
 
 def whoever_fits(_: Function) -> Function:
@@ -949,6 +961,16 @@ PARTED = (
     _of_gang("parted", 4, 15_040, _OF_FIVE | {"cpu": 1_000_000}),
 )
 """A gang of which one pod fits nowhere."""
+CREW = (
+    ScheduleEntry(at_ms=14_000, kind="create-pod-group", target="crew", args={"min": 5, "mode": "NonStrict"}),
+    *(
+        ScheduleEntry(at_ms=15_000 + index, kind="create-pod", target=f"crew-{index}", args=args | {"cpu": cpu})
+        for args in (Args({"class": "job", "memory_mib": 64, "lasts": 600, "pod_group": "crew"}),)
+        for index, cpu in enumerate((50, 50, 50, 50, 1_000_000))
+    ),
+)
+"""The same with a PodGroup."""
+ZONED_TREE = (ScheduleEntry(at_ms=9_000, kind="quota-profile", target="tree", args={"zone": "zone-0", "percent": 50}),)
 BELATED = tuple(
     _of_gang("belated", index, at_ms, {"memory_mib": 16, "gang_min": 3, "gang_mode": "Strict"})
     for index, at_ms in enumerate((15_000, 15_001, 30_002))
@@ -1148,6 +1170,17 @@ MUTANTS = (
     Mutant("protected_pods_are_victims", ((pod_traits, "is_preemptible", all_preemptible),), (28,), (1,), 1, faults=PROTECTED),
     Mutant("protected_pods_are_revoked", ((revocation, "victims_of", taken_from_all),), (28,), minutes=2, faults=LOWERED),
     Mutant("a_gang_has_the_members_that_fit", ((GangGroup, "enough", whoever_fits),), (21,), (1, 2), 1, faults=PARTED),
+    Mutant(
+        "the_minimum_of_a_pod_group_is_not_read",
+        ((scheduler_gangs, "of_pod_group", any_number_of_members),),
+        (21,),
+        (1, 2),
+        1,
+        faults=CREW,
+    ),
+    Mutant(
+        "a_quota_profile_has_every_node", ((quota_profiles, "selector_holds", every_node),), (3,), (1, 2), 1, faults=ZONED_TREE
+    ),
     Mutant("members_of_a_gang_are_placed_alone", ((GangCache, "together", one_by_one),), (21,), (1, 2), 1, faults=PARTED),
     Mutant("a_gang_is_given_up", ((PlacingGroups, "decide", given_up),), (12,), minutes=2, faults=BELATED),
     Mutant("objects_end_late", ((gateway_duties, "endings", ended_late),), (12,), faults=DELETED),

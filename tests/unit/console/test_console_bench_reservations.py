@@ -82,7 +82,7 @@ def test_a_pod_that_uses_what_is_not_its_own(reserved: list[Event]) -> None:
     (user, *_) = used_by(reserved, "reservation-000001")
     share = share_of(reserved, "reservation-000003")
     log = changed(reserved, user, using(share.name, share.uid))
-    assert f"uses reservation {share.name}, whose owners do not match" in findings(log)
+    assert f"uses reservation {share.name}: owners do not match" in findings(log)
 
 
 def test_a_pod_that_uses_a_reservation_of_another_node(reserved: list[Event]) -> None:

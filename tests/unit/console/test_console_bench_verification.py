@@ -250,6 +250,28 @@ def test_a_gang_that_two_commits_place(gangs: list[Event]) -> None:
     assert "gang gang-0000001 of 20 is placed by 2 commits" in findings(log)
 
 
+def with_ids(log: list[Event], commit_of: Callable[[Placement], int]) -> list[Event]:
+    """The log as a server has it: the ids of a commit's messages begin with the sequence of the commit before."""
+    return [
+        msgspec.structs.replace(event, id=f"cell/scheduler/0/{commit_of(event.data)}/{event.sequence}")
+        if isinstance(event.data, Placement)
+        else event
+        for event in log
+    ]
+
+
+def test_a_gang_of_whose_commit_messages_have_expired(gangs: list[Event]) -> None:
+    """Tombstones of waiting pods in a commit are gone after five minutes, and leave gaps."""
+    [first] = [event.sequence for event in gangs if isinstance(event.data, Placement) and event.data.name == pod_name(30)]
+    log = [msgspec.structs.replace(event, sequence=event.sequence + (event.sequence >= first)) for event in gangs]
+    assert verify(with_ids(log, lambda _: 7)).wrong == ()
+
+
+def test_a_gang_that_two_commits_place_one_after_the_other(gangs: list[Event]) -> None:
+    log = with_ids(gangs, lambda placed: 7 if placed.name <= pod_name(30) else 9)
+    assert "gang gang-0000001 of 20 is placed by 2 commits" in findings(log)
+
+
 def test_a_gang_that_waits_although_it_fits(gangs: list[Event]) -> None:
     names = {pod_name(number) for number in range(20, 40)}
     log = [event for event in gangs if not (isinstance(event.data, Placement) and event.data.name in names)]

@@ -5,21 +5,26 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
+from cotenant_console.api.client import Document
 from cotenant_verification.harness.harness import Harness
 from cotenant_verification.workload.manifests import (
     budget,
     move,
     node_config,
     pod,
+    pod_group,
     profile,
     quota,
     quota_patch,
+    quota_profile,
     reservation,
     resized,
 )
 from cotenant_verification.workload.schedule import ScheduleEntry, located
 
 RESERVATIONS = ("scheduling.koordinator.sh", "reservations")
+POD_GROUPS = ("scheduling.sigs.k8s.io", "podgroups")
+QUOTA_PROFILES = ("quota.koordinator.sh", "elasticquotaprofiles")
 QUOTAS = ("scheduling.sigs.k8s.io", "elasticquotas")
 CONFIG_MAPS = ("", "configmaps")
 PODS = ("", "pods")
@@ -71,6 +76,42 @@ def update_quota(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
 def delete_quota(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
     """An administrator deletes a quota; refused while it holds pods or other quotas."""
     harness.gateway().request_deletion(now, QUOTAS, "default", entry.target, None)
+    return True
+
+
+def create_pod_group(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
+    """A user declares a gang."""
+    harness.gateway().request_creation(now, pod_group(entry.target, entry.args))
+    return True
+
+
+def update_pod_group(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
+    """A user changes its minimum."""
+    patch: Document = {"spec": {"minMember": entry.number("min")}}
+    harness.gateway().request_patch(now, POD_GROUPS, "default", entry.target, patch)
+    return True
+
+
+def delete_pod_group(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
+    """A user deletes it; its pods stay."""
+    harness.gateway().request_deletion(now, POD_GROUPS, "default", entry.target, None)
+    return True
+
+
+def change_quota_profile(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
+    """An administrator declares or changes a profile of a quota tree."""
+    document = quota_profile(entry.target, entry.args)
+    gateway = harness.gateway()
+    if gateway.holds(QUOTA_PROFILES, "default", entry.target):
+        gateway.request_patch(now, QUOTA_PROFILES, "default", entry.target, {"spec": document["spec"]})
+    else:
+        gateway.request_creation(now, document)
+    return True
+
+
+def delete_quota_profile(harness: Harness, entry: ScheduleEntry, now: datetime) -> bool:
+    """An administrator deletes it; its quotas stay."""
+    harness.gateway().request_deletion(now, QUOTA_PROFILES, "default", entry.target, None)
     return True
 
 
@@ -142,6 +183,11 @@ ACTIONS = {
     "create-quota": create_quota,
     "update-quota": update_quota,
     "delete-quota": delete_quota,
+    "create-pod-group": create_pod_group,
+    "update-pod-group": update_pod_group,
+    "delete-pod-group": delete_pod_group,
+    "quota-profile": change_quota_profile,
+    "delete-quota-profile": delete_quota_profile,
     "create-reservation": create_reservation,
     "delete-reservation": delete_reservation,
     "create-move": create_move,

@@ -61,6 +61,7 @@ command.add_command(leader_kills)
     show_default=True,
     help="Reservations on nodes, which a third of the pods may use, one each.",
 )
+@click.option("--reservation-rules", is_flag=True, help="Reservations of all policies, for controllers, pods with affinity.")
 @click.option(
     "--quotas", type=click.IntRange(0, 100_000), default=0, help="Number of quotas, four levels deep; each pod is in one."
 )
@@ -76,6 +77,7 @@ def schedule(
     shapes: int,
     mix: int,
     reservations: int,
+    reservation_rules: bool,
     quotas: int,
     openb_folder: str | None,
     gang: int,
@@ -104,7 +106,7 @@ def schedule(
         raise click.ClickException(str(error)) from error
     if 0 < quotas < LEAST:
         raise click.UsageError(f"--quotas has four levels: at least {LEAST}")
-    workload = msgspec.structs.replace(workload, quotas=quotas)
+    workload = msgspec.structs.replace(workload, quotas=quotas, reservation_rules=reservation_rules)
     if core_only:
         from cotenant_verification.bench.core_only import run as run_core
 

@@ -102,9 +102,9 @@ class Testbed:
         path.write_bytes(msgspec.json.encode(orders))
         return str(path)
 
-    def start_scheduler(self) -> None:
-        """Start the scheduler."""
-        self.start_module("scheduler", "cotenant_scheduler", "--nats", self.url, "--http-port", "-1")
+    def start_scheduler(self, url: str = "") -> None:
+        """Start the scheduler. `url`: where it reaches the log, if not at the servers themselves."""
+        self.start_module("scheduler", "cotenant_scheduler", "--nats", url or self.url, "--http-port", "-1")
 
     def stop(self, name: str) -> None:
         """End a process and wait for it."""

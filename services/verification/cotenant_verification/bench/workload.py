@@ -38,7 +38,7 @@ from cotenant_verification.bench.constraints import (
     how_many,
 )
 from cotenant_verification.bench.quota_levels import leaf_name, leaf_parents, leaves, upper_levels
-from cotenant_verification.bench.reserved import CLAIM, claim_of, reservation_events, takes_reservations
+from cotenant_verification.bench.reserved import CLAIM, claim_of, pod_rules, reservation_events, takes_reservations
 
 NAMESPACE = "bench"
 MIB = 1 << 20
@@ -65,6 +65,8 @@ class BenchWorkload(msgspec.Struct, frozen=True):
     gang: int = 0
     reservations: int = 0
     """Reservations that a third of the pods may use (`reserved`)."""
+    reservation_rules: bool = False
+    """They differ in policy and owners, and their pods in affinity."""
     quotas: int = 0
     """The number of quotas, four levels deep, each pod in one of the lowest level; 0: one that has room for all."""
 
@@ -175,7 +177,7 @@ def node_events(workload: BenchWorkload, now: datetime, *, lent: bool = True) ->
 def reserved_events(workload: BenchWorkload, now: datetime) -> Iterator[Event]:
     """The reservations, with the shares of nodes that they have."""
     nodes = [node_name(i) for i in range(workload.nodes) if takes_reservations(i)]
-    for subject, data in reservation_events(nodes, workload.pod_kinds, workload.reservations, now):
+    for subject, data in reservation_events(nodes, workload.pod_kinds, workload.reservations, now, workload.reservation_rules):
         yield _event(subject, data, now)
 
 
@@ -244,6 +246,8 @@ def pod_document(workload: BenchWorkload, i: int, now: datetime) -> bytes:
     if wants.host_port:
         container["ports"] = [{"containerPort": 8080, "hostPort": wants.host_port, "protocol": "TCP"}]
     quota = _quota_of(workload, wants, i)
+    rules = pod_rules(claim) if claim is not None and workload.reservation_rules else {}
+    annotations = rules.pop("annotations", {}) | (_gang(workload, i) if workload.gang else {})
     document = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -253,7 +257,8 @@ def pod_document(workload: BenchWorkload, i: int, now: datetime) -> bytes:
             "uid": f"00000000-0000-0000-0000-{i:012}",
             "creationTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
             "labels": {"app": NAMESPACE, LABEL_QOS_CLASS: wants.qos, LABEL_QUOTA: quota, **labels},
-            **({"annotations": _gang(workload, i)} if workload.gang else {}),
+            **({"annotations": annotations} if annotations else {}),
+            **rules,
         },
         "spec": {
             "containers": [container],

@@ -29,7 +29,7 @@ from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import LogView
 from cotenant_verification.checks.needs import gates_of
 from cotenant_verification.checks.records import CommitSeen
-from cotenant_verification.promises.gangs import gang_of
+from cotenant_verification.promises.gangs import in_gang
 from cotenant_verification.promises.placements import new_placements
 from cotenant_verification.promises.quotas import published, used_by, way_up
 
@@ -122,7 +122,7 @@ def no_waiting_pod_fits(moment: Moment) -> Wrong:
         if "predecessor" in codes:
             moment.counts["waiting for its predecessor"] += 1
             continue
-        if gang_of(stored.object)[0]:
+        if in_gang(stored.object):
             moment.counts["waiting for its gang"] += 1
             continue
         if ANNOTATION_AFFINITY in pod.metadata.annotations:

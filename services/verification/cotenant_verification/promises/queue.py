@@ -48,7 +48,7 @@ from cotenant_verification.promises.filters import (
     now_and_before,
     placements_before,
 )
-from cotenant_verification.promises.gangs import gang_of
+from cotenant_verification.promises.gangs import in_gang
 from cotenant_verification.promises.placements import new_placements
 from cotenant_verification.promises.quotas import published, used_by
 
@@ -87,7 +87,7 @@ def no_room_of_the_head_is_taken(view: LogView, seen: CommitSeen) -> Wrong:
         data = event.data
         assert isinstance(data, Placement)
         heads = rooms.get(data.node, [])
-        if not heads or gang_of(data.pod)[0]:
+        if not heads or in_gang(data.pod):
             continue
         position = position_of(view.needs.placed(data).pod)
         if any(position < position_of(head.pod) for head in heads):
@@ -208,7 +208,7 @@ def _wait_for_nodes(view: LogView, folded: int) -> Iterator[Pod]:
             continue
         if spec.node_name or spec.affinity or spec.topology_spread_constraints or metadata.labels.get(LABEL_QUOTA):
             continue
-        if ANNOTATION_AFFINITY not in metadata.annotations and not gang_of(document)[0]:
+        if ANNOTATION_AFFINITY not in metadata.annotations and not in_gang(document):
             yield pod
 
 

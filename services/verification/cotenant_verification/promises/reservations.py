@@ -1,9 +1,10 @@
 """Promise 22: no reservation is over-allocated, or leaks.
 
-Read from shares, statuses, placements and the Reservations' documents, by code that shares nothing with the scheduler's: chaos
-runs state owners by labels.
+Read from shares, statuses, placements and the Reservations' documents, by code that shares nothing with the scheduler's; which
+pod may use which is for the bench's independent check (`reservation_rules`).
 
-    a commit    places pods in shares of their node alone, in those of their own; one that is allocated once has one owner, and
+    a commit    places pods in shares of their node alone, in those that are for them, and pods with reservation affinity in
+                nothing else; one that is allocated once has one owner, and
                 so has a pod that acts as one; a Restricted one gives no more than it holds; pods and the free rest of
                 reservations fit into what the node offers
     afterwards  a share has its object and its node, nothing that has expired is held, and every reservation has a status
@@ -17,6 +18,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from cotenant.api.objects.pod import Pod, decode_pod
+from cotenant.api.objects.pod_resources import pod_requests
+from cotenant.api.objects.reservation import OwnerRule, decode_reservation
 from cotenant.events.allocations import ReservationUsed
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
@@ -25,6 +29,8 @@ from cotenant.events.reservations import ReservationPhase, ReservationShare, Res
 from cotenant.model.names import RESOURCE_PODS
 from cotenant.model.subjects import node_subject, object_subject, reservation_status_subject, reservation_subject
 from cotenant_verification.bench.audit.acting import counted_twice, used_by
+from cotenant_verification.bench.audit.reservation_rules import needs_one, owners_match, refuses
+from cotenant_verification.checks.filters import Nodes
 from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import TRACKED, LogView
 from cotenant_verification.checks.records import CommitSeen
@@ -45,16 +51,7 @@ class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     creation_timestamp: datetime | None = None
 
 
-class _Selector(msgspec.Struct, frozen=True, rename="camel"):
-    match_labels: dict[str, str] = {}
-
-
-class _Owner(msgspec.Struct, frozen=True, rename="camel"):
-    label_selector: _Selector = _Selector()
-
-
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
-    owners: tuple[_Owner, ...] = ()
     ttl: str = "24h"
     allocate_once: bool = True
     allocate_policy: str = ""
@@ -73,7 +70,7 @@ class _Pod(msgspec.Struct, frozen=True):
 
 _STATED = msgspec.json.Decoder(Stated)
 _POD = msgspec.json.Decoder(_Pod)
-_OWNERS = msgspec.json.Decoder(tuple[_Owner, ...])
+_OWNERS = msgspec.json.Decoder(list[OwnerRule])
 
 
 def stated(view: LogView, name: str) -> Stated | None:
@@ -99,6 +96,8 @@ def no_reservation_is_over_allocated(view: LogView, seen: CommitSeen) -> Wrong:
         touched.setdefault(data.node, set()).update(data.requests)
         used = data.allocation.reservation if data.allocation is not None else None
         if used is None or used.uid == data.uid:
+            if needs_one(decode_pod(data.pod)):
+                yield event.subject, f"{event.ref} uses no reservation, and its affinity asks for one"
             continue
         if "/" in used.name:
             yield from _in_acting(view, data, used, event)
@@ -107,8 +106,9 @@ def no_reservation_is_over_allocated(view: LogView, seen: CommitSeen) -> Wrong:
         if used.uid not in {share.uid for share in held} and (data.node, used.uid) not in before:
             yield event.subject, f"{event.ref} uses reservation {used.name}, which holds nothing on {data.node}"
         document = stated(view, used.name)
-        if document is not None and document.metadata.uid == used.uid and not _means(document, data):
-            yield event.subject, f"{event.ref} uses reservation {used.name}, whose owners do not match"
+        refusal = _refusal(view, seen, data, used)
+        if refusal:
+            yield event.subject, f"{event.ref} uses reservation {used.name}: {refusal}"
         if document is not None and document.metadata.uid == used.uid and document.spec.allocate_once:
             owners = sum(_uses(placed, used.uid) for placed in _placed(view, data.node))
             if owners > 1 or not any(status.uid == used.uid for status in ended):
@@ -126,22 +126,23 @@ def _in_acting(view: LogView, data: Placement, used: ReservationUsed, event: Eve
         return
     metadata = _POD.decode(acting.pod).metadata
     owners = _OWNERS.decode(metadata.annotations.get(f"{GROUP}/reservation-owners", "[]"))
-    if metadata.labels.get(f"{GROUP}/operating-mode") != "Reservation" or not _owned(owners, data):
+    if metadata.labels.get(f"{GROUP}/operating-mode") != "Reservation" or not owners_match(owners, decode_pod(data.pod)):
         yield event.subject, f"{event.ref} uses pod {used.name} as a reservation, which is not for it"
     users = sum(_uses(placed, used.uid) for placed in on_node) - 1
     if users > 1:
         yield event.subject, f"{event.ref}: pod {used.name} acts as a reservation for one pod at a time, and has {users}"
 
 
-def _means(document: Stated, placed: Placement) -> bool:
-    return _owned(document.spec.owners, placed)
-
-
-def _owned(owners: tuple[_Owner, ...], placed: Placement) -> bool:
-    labels = _POD.decode(placed.pod).metadata.labels
-    return any(
-        all(labels.get(key) == value for key, value in owner.label_selector.match_labels.items()) for owner in owners
-    )
+def _refusal(view: LogView, seen: CommitSeen, data: Placement, used: ReservationUsed) -> str:
+    """Why a pod may not use a Reservation as it was when the commit was decided; empty if it may, or that is not known."""
+    event = view.last.get(object_subject(GROUP, "reservations", "", used.name))
+    if event is None or event.sequence > seen.commit.folded or not isinstance(event.data, ObjectStored):
+        return ""
+    reservation, node = decode_reservation(event.data.object), Nodes(view, seen.commit.folded).get(data.node)
+    template = reservation.spec.template
+    if reservation.metadata.uid != used.uid or node is None or template is None:
+        return ""
+    return refuses(reservation, decode_pod(data.pod), data.requests, pod_requests(Pod(spec=template.spec)), node.labels)
 
 
 def _placed(view: LogView, node: str) -> Iterator[Placement]:

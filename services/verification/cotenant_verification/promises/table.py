@@ -11,6 +11,7 @@ from cotenant_verification.promises import metrics as m
 from cotenant_verification.promises import node_lifecycle as n
 from cotenant_verification.promises import placements as p
 from cotenant_verification.promises import queue as h
+from cotenant_verification.promises import quota_profiles as qp
 from cotenant_verification.promises import quotas as q
 from cotenant_verification.promises import reservations as rs
 from cotenant_verification.promises import suppression as s
@@ -43,7 +44,7 @@ PROMISES: tuple[Invariant, ...] = (
         number=3,
         name="quotas_hold",
         on_commit=(q.admitted_pods_fit_their_quota, q.runtimes_add_up),
-        at_rest=(q.shares_are_fair,),
+        at_rest=(q.shares_are_fair, qp.trees_follow_their_nodes),
     ),
     Invariant(
         number=4,

@@ -1,11 +1,13 @@
 """Promise 12 for gangs: when idle, no gang waits that fits as a whole, nor a pod of one that has begun.
 
-In: waiting pods and the gangs that their manifests state, and the filters of the independent check, now and JUST_NOW ago. A
-gang group fits if its members can be put on nodes one after the other, each where no filter refuses it beside those before it,
-until every gang of the group has its minimum: members of a gang in chaos runs request the same and have no constraints, so the
-order does not matter. Of a group of which a pod has a place each further pod is placed by itself. Left out are nodes that have
-just changed, those with reservations, and those where room is held for a pod of another group; room that is held for the group
-itself is its own. So this covers the queue's head, too: a gang that is kept room and fits there.
+In: waiting pods and the gangs that their manifests and PodGroups state, and the filters of the independent check, now and
+JUST_NOW ago. A gang group fits if its members can be put on nodes one after the other, each where no filter refuses it beside
+those before it, until every gang of the group has what its match policy asks for: members of a gang in chaos runs request the
+same and have no constraints, so the order does not matter. By the policy once-satisfied, each further pod of a group of which a
+pod has a place is placed by itself. A gang whose PodGroup does not exist waits for it, and a group for those of its gangs that
+have no pods. Left out are nodes that have just changed, those with reservations, and those where room is held for a pod of
+another group; room that is held for the group itself is its own. So this covers the queue's head, too: a gang that is kept
+room and fits there.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import LogView
 from cotenant_verification.checks.needs import gates_of
 from cotenant_verification.promises.filters import JUST_NOW, now_and_before
-from cotenant_verification.promises.gangs import gang_of
+from cotenant_verification.promises.gangs import ONCE_SATISFIED, StatedGang, gang_of
 
 PodKey = tuple[str, str]
 
@@ -32,11 +34,19 @@ PodKey = tuple[str, str]
 def no_waiting_gang_fits(moment: Moment) -> Wrong:
     """In the idle phase."""
     view = moment.view
-    groups, least, begun = _groups(view)
+    groups, gangs, had = _groups(view)
     for group, members in sorted(groups.items(), key=lambda entry: sorted(entry[0])):
         if _waits_for_something_else(moment, members.keys()):
             continue
-        needed = {} if group & begun else {gang: least.get(gang, 1) for gang in group}
+        begun = any(had[gang] for gang in group)
+        one_by_one = begun and all(gangs[gang].policy == ONCE_SATISFIED for gang in members.values())
+        if any(gangs[gang].least is None for gang in members.values()):
+            moment.counts["gangs waiting for their PodGroup"] += 1
+            continue
+        if not one_by_one and not group <= gangs.keys():
+            moment.counts["gangs waiting for members"] += 1
+            continue
+        needed = {gang: gangs[gang].needed(had[gang], begun=begun) for gang in group if gang in gangs}
         if not _suffices(Counter(members.values()), needed):
             moment.counts["gangs waiting for members"] += 1
             continue
@@ -60,25 +70,25 @@ def _suffices(pods: Counter[str], needed: Mapping[str, int]) -> bool:
     return pods.total() > 0 and all(pods[gang] >= least for gang, least in needed.items())
 
 
-def _groups(view: LogView) -> tuple[dict[frozenset[str], dict[PodKey, str]], dict[str, int], set[str]]:
-    """By gang group, the gangs of its pods without a place; the minimum of each gang; the gangs of which a pod has a place."""
+def _groups(view: LogView) -> tuple[dict[frozenset[str], dict[PodKey, str]], dict[str, StatedGang], Counter[str]]:
+    """By gang group, the gangs of its pods without a place; each gang as it is stated; how many of its pods have a place."""
     found: dict[frozenset[str], dict[PodKey, str]] = defaultdict(dict)
-    least: dict[str, int] = {}
-    begun: set[str] = set()
+    gangs: dict[str, StatedGang] = {}
+    had: Counter[str] = Counter()
     ended = {uid for _, uid in view.ended_runs}
     for key, head in view.pods.items():
         stored = view.last[pod_subject(*key)].data
         if not isinstance(stored, ObjectStored):
             continue
-        gang, needed, group = gang_of(stored.object)
-        if not gang:
+        gang = gang_of(view, stored.object)
+        if gang is None:
             continue
-        least[gang] = needed
+        gangs[gang.name] = gang
         if view.places[head.metadata.uid]:
-            begun.add(gang)
+            had[gang.name] += 1
         elif head.metadata.deletion_timestamp is None and head.metadata.uid not in ended and not gates_of(stored.object):
-            found[group][key] = gang
-    return found, least, begun
+            found[gang.group][key] = gang.name
+    return found, gangs, had
 
 
 def _waits_for_something_else(moment: Moment, members: Collection[PodKey]) -> bool:

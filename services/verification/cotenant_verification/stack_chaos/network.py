@@ -3,6 +3,8 @@
 In: where to listen and whom to reach. Out: a relay. Cut, it is a network that loses everything: connections stay open, nothing
 arrives on either side, new ones are accepted and lead nowhere; healed, what was sent meanwhile arrives, as TCP would have it.
 
+A relay may also be told how many more bytes of its callers it lets pass; then it is cut, and what they send beyond is lost.
+
 Bound: a cut relay reads nothing, so no more waits than the kernel's buffers hold.
 """
 
@@ -24,6 +26,11 @@ class Relay:
         self.port = port
         self.to = to
         self.is_cut = False
+        self.passed = 0
+        """Bytes of callers that it let pass."""
+        self.spent = asyncio.Event()
+        """Set once it has let pass as many as it should."""
+        self._last: int | None = None
         self._ends: set[_End] = set()
         self._server: asyncio.Server | None = None
 
@@ -37,9 +44,30 @@ class Relay:
         for end in self._ends:
             end.hold()
 
+    def let_pass(self, more: int) -> None:
+        """Be cut once so many more bytes of callers have passed."""
+        self.spent.clear()
+        self._last = self.passed + more
+
+    def passing(self, data: bytes) -> bytes:
+        """Return what passes of what a caller has sent."""
+        if self._last is not None:
+            data = data[: max(self._last - self.passed, 0)]
+        self.passed += len(data)
+        if self._last == self.passed and not self.spent.is_set():
+            self.spent.set()
+            self.cut()
+        return data
+
+    def drop(self) -> None:
+        """Close all connections."""
+        for end in list(self._ends):
+            end.drop()
+
     def heal(self) -> None:
         """Let everything pass again."""
         self.is_cut = False
+        self._last = None
         for end in list(self._ends):
             end.release()
 
@@ -47,8 +75,7 @@ class Relay:
         """End it with all its connections."""
         if self._server is not None:
             self._server.close()
-        for end in list(self._ends):
-            end.drop()
+        self.drop()
 
     def add(self, end: _End) -> None:
         """A connection has opened."""
@@ -122,6 +149,9 @@ class _Near(_End):
         """Continue reading, once there is a peer."""
         if self.other is not None:
             super().release()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(self.relay.passing(data))
 
     async def _reach(self) -> None:
         try:

@@ -9,7 +9,8 @@ others' seeds as they are.
 | `quotas` | two trees, one of several levels; min, max, weights and lending change; some changes are refused |
 | `pods` | services with rising and falling load, greedy ones among them; jobs that end; updates, deletes, the same name again |
 | `resizes` | in every second run: some of these pods are resized in place, beyond their nodes too |
-| `gangs` | jobs whose pods are placed together or not at all |
+| `quota_profiles` | in every second run: trees of the nodes of a zone, and jobs in them |
+| `gangs` | jobs whose pods are placed together or not at all, by annotations and by PodGroups |
 | `reservations` | room kept for pods with a label, that expires, is deleted, is used once or often |
 | `constraints` | namespaces whose labels change; affinities, spread, ports, gates, taints, zones; preemption with a budget |
 | `administration` | the node configuration, invalid ones among them; a budget; users' migration jobs |
@@ -28,6 +29,7 @@ from cotenant_verification.workload.machines import machines
 from cotenant_verification.workload.memory import memory
 from cotenant_verification.workload.pods import pods
 from cotenant_verification.workload.profiles import profiles
+from cotenant_verification.workload.quota_profiles import quota_profiles
 from cotenant_verification.workload.quotas import quotas
 from cotenant_verification.workload.reservations import reservations
 from cotenant_verification.workload.resizes import resizes
@@ -41,6 +43,7 @@ def workload(header: Header) -> list[ScheduleEntry]:
     of_pods = pods(header, capacity)
     parts = (
         quotas(header, capacity),
+        quota_profiles(header, capacity),
         of_pods,
         resizes(header, of_pods),
         gangs(header, capacity),

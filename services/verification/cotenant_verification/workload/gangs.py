@@ -1,7 +1,8 @@
-"""Gangs: jobs whose pods are placed together or not at all, alone or two gangs in a group, stated by annotations.
+"""Gangs: jobs whose pods are placed together or not at all, alone or two gangs in a group, by annotations or by PodGroups.
 
 In: a header, the machines' CPUs. Out: entries. Most fit when the machines are not crowded; some never do. The pods of a gang
-come one after the other, sometimes one late, sometimes one is deleted and comes again.
+come one after the other, sometimes one late, sometimes one is deleted and comes again. A PodGroup comes before its pods or
+after them; some are changed, some deleted while their pods wait or run, and some come again.
 """
 
 from __future__ import annotations
@@ -12,10 +13,16 @@ from cotenant_verification.workload.schedule import SETTLE_MS, Header, ScheduleE
 
 EVERY_MS = 90_000
 """Between two gangs, on average."""
+POD_GROUP_EVERY_MS = 120_000
+"""Between two gangs with PodGroups."""
 
 
 def gangs(header: Header, capacity: int) -> list[ScheduleEntry]:
     """Return the entries."""
+    return [*_annotated(header, capacity), *_with_pod_groups(header, capacity)]
+
+
+def _annotated(header: Header, capacity: int) -> list[ScheduleEntry]:
     chance = Random(f"gangs/{header.seed}")
     entries: list[ScheduleEntry] = []
     at, number = float(SETTLE_MS), 0
@@ -27,6 +34,60 @@ def gangs(header: Header, capacity: int) -> list[ScheduleEntry]:
         number += len(names)
         for name in names:
             entries += _gang(chance, header, capacity, name, names, int(at))
+
+
+def _with_pod_groups(header: Header, capacity: int) -> list[ScheduleEntry]:
+    chance = Random(f"podgroups/{header.seed}")
+    entries: list[ScheduleEntry] = []
+    at, number = float(SETTLE_MS), 0
+    while True:
+        at += chance.expovariate(1.0 / POD_GROUP_EVERY_MS)
+        if at >= header.span_ms - 60_000:
+            return entries
+        names = [f"crew-{number + index}" for index in range(2 if chance.random() < 0.2 else 1)]
+        number += len(names)
+        policy = chance.choice(("", "only-waiting", "waiting-and-running"))
+        for name in names:
+            entries += _crew(chance, capacity, name, names, policy, int(at))
+
+
+def _crew(
+    chance: Random, capacity: int, name: str, names: list[str], policy: str, at_ms: int
+) -> list[ScheduleEntry]:
+    """A gang with a PodGroup, within a minute."""
+    least = chance.choice((2, 3, 5, 8, 12))
+    group: dict[str, int | str] = {"min": least, "mode": chance.choice(("Strict", "NonStrict"))}
+    if policy:
+        group["policy"] = policy
+    if len(names) > 1:
+        group["groups"] = "|".join(f"default/{one}" for one in names)
+    stated_ms = at_ms + chance.choice((-500, 0, 2_000))
+    entries = [ScheduleEntry(at_ms=stated_ms, kind="create-pod-group", target=name, args=group)]
+    args: dict[str, int | str] = {
+        "class": "job",
+        "cpu": capacity if chance.random() < 0.1 else chance.choice((100, 250, 500)),
+        "memory_mib": 64,
+        "lasts": chance.choice((5, 20, 60)),
+        "pod_group": name,
+    }
+    pods = least + chance.choice((-1, 0, 0, 0, 1, 3))
+    for index in range(pods):
+        born = at_ms + chance.choice((0, 5, 300))
+        entries.append(ScheduleEntry(at_ms=born, kind="create-pod", target=f"{name}-{index}", args=args))
+    if chance.random() < 0.3:
+        at = at_ms + chance.randrange(10, 30_000)
+        fewer: dict[str, int | str] = {"min": max(1, least + chance.choice((-2, -1, 1)))}
+        entries.append(ScheduleEntry(at_ms=at, kind="update-pod-group", target=name, args=fewer))
+    if chance.random() < 0.3:
+        gone = at_ms + chance.choice((0, 5, 10, 400, 20_000))
+        entries.append(ScheduleEntry(at_ms=gone, kind="delete-pod-group", target=name))
+        if chance.random() < 0.5:
+            again = gone + chance.choice((10, 3_000, 20_000))
+            entries.append(ScheduleEntry(at_ms=again, kind="create-pod-group", target=name, args=group))
+    for index in range(pods) if chance.random() < 0.25 else ():
+        ended = at_ms + chance.choice((10, 400, 5_000)) + index
+        entries.append(ScheduleEntry(at_ms=ended, kind="delete-pod", target=f"{name}-{index}", args={"grace": -1}))
+    return entries
 
 
 def _gang(chance: Random, header: Header, capacity: int, gang: str, group: list[str], at_ms: int) -> list[ScheduleEntry]:

@@ -1,6 +1,7 @@
 """The manifests of a chaos run.
 
-In: a name and an entry's arguments. Out: documents as a user of Koordinator would write them.
+In: a name and an entry's arguments. Out: documents as a user of Koordinator would write them. Over 300 lines: one short
+function for each kind.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections.abc import Mapping
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant_console.api.client import Document, Json
 from cotenant_verification.simulate.openb import GPU_MODEL_LABEL, NVIDIA_GPU, asked_gpus
-from cotenant_verification.workload.pod_constraints import REVISION_LABEL, constrain
+from cotenant_verification.workload.pod_constraints import REVISION_LABEL, ZONE, constrain
 from cotenant_verification.workload.schedule import located
 
+POD_GROUP = "pod-group.scheduling.sigs.k8s.io"
 GANG = "gang.scheduling.koordinator.sh"
 QUOTA = "quota.scheduling.koordinator.sh"
 QOS_LABEL = "koordinator.sh/qosClass"
@@ -80,6 +82,8 @@ def pod(target: str, args: Args) -> Document:
         }
         if "gang_groups" in args:
             annotations[f"{GANG}/groups"] = json.dumps(str(args["gang_groups"]).split("|"))
+    if "pod_group" in args:
+        labels[POD_GROUP] = str(args["pod_group"])
     metadata: Document = {"name": name, "namespace": namespace, "labels": labels, "annotations": annotations}
     if "app" in args:
         uid = f"uid-{namespace}-{args['app']}"
@@ -170,6 +174,36 @@ def _weighed(args: Args) -> dict[str, Json]:
 
 def _word(truth: int | str) -> str:
     return "true" if truth else "false"
+
+
+def pod_group(name: str, args: Args) -> Document:
+    """A gang: its minimum, mode, match policy and group."""
+    annotations: Document = {f"{GANG}/mode": str(args["mode"])}
+    if "policy" in args:
+        annotations[f"{GANG}/match-policy"] = str(args["policy"])
+    if "groups" in args:
+        annotations[f"{GANG}/groups"] = json.dumps(str(args["groups"]).split("|"))
+    return {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+        "spec": {"minMember": int(args["min"])},
+    }
+
+
+def quota_profile(name: str, args: Args) -> Document:
+    """A quota tree of the nodes of a zone, which may have quotas below its root. `percent`: of what they offer."""
+    return {
+        "apiVersion": "quota.koordinator.sh/v1alpha1",
+        "kind": "ElasticQuotaProfile",
+        "metadata": {"name": name, "namespace": "default", "labels": {f"{QUOTA}/tree-id": name}},
+        "spec": {
+            "quotaName": name,
+            "quotaLabels": {f"{QUOTA}/is-parent": "true"},
+            "resourceRatio": str(int(args["percent"]) / 100),
+            "nodeSelector": {"matchLabels": {ZONE: str(args["zone"])}},
+        },
+    }
 
 
 def move(name: str, args: Args) -> Document:

@@ -1,7 +1,8 @@
 """The independent check of gangs: a gang's pods are placed by one commit, all of them, or none is.
 
-In: the gang and the number of members that each pod's annotations name; the scheduler's messages in LOG's order. A commit is
-separated from the next by its record, which lies between their messages, so a run of messages without a gap is one commit.
+In: the gang and the number of members that each pod's annotations name; the scheduler's messages in LOG's order. The ids of one
+commit's messages differ in their last part only. Sequences do not tell commits apart: within a commit the tombstones of waiting
+pods leave gaps once they have expired. Messages without ids, of a core alone, are one commit as long as there is no gap.
 Out: findings. Unsupported features (fewer than all members, groups of gangs, members that end) are errors.
 """
 
@@ -15,17 +16,18 @@ from cotenant.events.envelope import Event
 
 
 class GangCheck:
-    """Which run of messages placed each member."""
+    """Which commit placed each member."""
 
     def __init__(self) -> None:
         self._gang_of: dict[str, str] = {}
         self._size: dict[str, int] = {}
         self._members: dict[str, set[str]] = {}
         self._placed: dict[str, dict[str, int]] = {}
-        """By gang and member, the number of the run."""
+        """By gang and member, the number of the commit."""
         self.commit = 0
-        """The number of the run of messages that was noted last."""
+        """The number of the commit of which a message was noted last."""
         self._last = 0
+        self._prefix = ""
 
     def submitted(self, pod: Pod) -> None:
         """Take a pod; raises ValueError for a gang that the check does not support."""
@@ -41,9 +43,10 @@ class GangCheck:
 
     def decided(self, event: Event) -> None:
         """Note a message of the scheduler."""
-        if event.sequence != self._last + 1:
+        prefix = event.id.rpartition("/")[0]
+        if prefix != self._prefix or (not prefix and event.sequence != self._last + 1):
             self.commit += 1
-        self._last = event.sequence
+        self._last, self._prefix = event.sequence, prefix
 
     def placed(self, pod: str) -> None:
         """The last noted message placed a pod."""
@@ -62,9 +65,9 @@ class GangCheck:
 
     def findings(self) -> Iterator[str]:
         """Yield what is wrong with the gangs of which any member is placed."""
-        for gang, runs in sorted(self._placed.items()):
+        for gang, commits in sorted(self._placed.items()):
             size = self._size[gang]
-            if len(runs) < size:
-                yield f"gang {gang} has {len(runs)} of {size} members placed"
-            elif len(set(runs.values())) > 1:
-                yield f"gang {gang} of {size} is placed by {len(set(runs.values()))} commits"
+            if len(commits) < size:
+                yield f"gang {gang} has {len(commits)} of {size} members placed"
+            elif len(set(commits.values())) > 1:
+                yield f"gang {gang} of {size} is placed by {len(set(commits.values()))} commits"

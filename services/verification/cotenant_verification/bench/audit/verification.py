@@ -103,7 +103,8 @@ class _Check:
                 self.nominated[data.name] = data.nomination.node
         elif isinstance(data, ReservationShare):
             self.gangs.decided(event)
-            self.reservations.shared(data, event.tombstone, self.gangs.commit)
+            for finding in self.reservations.shared(data, event.tombstone, self.gangs.commit):
+                self.say(f"{finding} ({event.ref})")
         elif isinstance(data, ReservationStatus):
             self.gangs.decided(event)
             self.reservations.stated(data, event.tombstone)
@@ -183,7 +184,7 @@ class _Check:
             or self._refusal(need, data.node, now, used)
             or self.neighbours.judge(need)(data.node)
         )
-        for finding in self.reservations.placed(data, need.pod.metadata.labels, need.requests, self.gangs.commit):
+        for finding in self.reservations.placed(data, need.requests, self.facts[data.node].labels, self.gangs.commit):
             self.say(f"pod {data.name} ({event.ref}) {finding}")
         if refusal:
             self.say(f"pod {data.name} does not fit node {data.node} ({event.ref}): {refusal}")
@@ -202,10 +203,11 @@ class _Check:
                 return f"{name} short by {short} beside what reservations hold"
         return room.refusal(need, facts, now)
 
-    def _takes(self, need: PodRequirements, node: str) -> bool:
-        """Whether a node takes a waiting pod now, in a reservation of the pod's or beside all."""
-        usable = self.reservations.usable(node, need.pod.metadata.labels)
-        return any(not self._refusal(need, node, self.now, uid) for uid in ("", *usable))
+    def _takes(self, name: str, node: str) -> str | None:
+        """The uid of the reservation in which a node takes a waiting pod now, empty: beside all; None if it does not."""
+        need = self.needs[name]
+        usable = self.reservations.usable(node, name, need.requests, self.facts[node].labels)
+        return next((uid for uid in usable if not self._refusal(need, node, self.now, uid)), None)
 
     def _charge(self, need: PodRequirements, sign: int) -> None:
         for quota in self._way_up(need.quota):
@@ -248,34 +250,37 @@ class _Check:
             if self._fit_together(members):
                 self.say(f"gang {gang} waits although its {len(members)} pods fit")
         alone = (name for name in waiting if not self.gangs.waits(name) and not self.gangs.is_short(name))
-        for name in {id(self.needs[name]): name for name in alone}.values():
+        for name in {(id(self.needs[name]), self.reservations.alike(name)): name for name in alone}.values():
             need = self.needs[name]
             if self._quota_refusal(need):
                 continue
             elsewhere = self.neighbours.judge(need)
             for node in sorted(self.rooms):
-                if self._takes(need, node) and not elsewhere(node):
+                if self._takes(name, node) is not None and not elsewhere(node):
                     self.say(f"pod {name} waits although it fits node {node}")
                     break
         for finding in (*self.gangs.findings(), *self.reservations.findings()):
             self.say(finding)
 
     def _fit_together(self, members: list[str]) -> bool:
-        """Whether each of them finds a node, the first one that takes it, beside those before it."""
+        """Whether each of them finds a node, the first one that takes it, in its first reservation there or beside all."""
         put: list[tuple[PodRequirements, str, str]] = []
         for name in members:
             need = self.needs[name]
             elsewhere = self.neighbours.judge(need)
-            fits = (node for node in sorted(self.rooms) if not self._refusal(need, node, self.now) and not elsewhere(node))
-            node = "" if self._quota_refusal(need) else next(fits, "")
-            if not node:
+            ways = ((node, self._takes(name, node)) for node in sorted(self.rooms) if not elsewhere(node))
+            fits = ((node, uid) for node, uid in ways if uid is not None)
+            node, uid = next(fits, ("", ""))
+            if not node or self._quota_refusal(need):
                 break
             self.rooms[node].add(name, need, Placement(node=node, namespace="", name=name, uid="", bound_at=self.now))
+            self.reservations.use(uid, name, need.requests)
             self.neighbours.add(need, node)
             self._charge(need, 1)
             put.append((need, node, name))
         for need, node, name in put:
             self.rooms[node].remove(name)
+            self.reservations.removed(name)
             self.neighbours.add(need, node, -1)
             self._charge(need, -1)
         return len(put) == len(members)
@@ -286,6 +291,7 @@ def verify(events: Iterable[Event]) -> AuditResult:
     check = _Check()
     log = list(events)
     for event in log:
+        check.reservations.any = check.reservations.any or event.subject.startswith(RESERVATIONS)
         if isinstance(event.data, ReservationShare) and event.tombstone:
             check.reservations.will_end(event.data)
     for event in log:
