@@ -580,6 +580,20 @@ async def test_the_streams_are_looked_at_once_for_all_who_ask(nats_log: NatsLog)
     await client.unsubscribe_raw(subscription)
 
 
+async def test_a_look_that_fails_is_the_answer_of_all_who_ask(nats_log: NatsLog) -> None:
+    client = nats_log.client
+    await client.request(f"$JS.API.STREAM.DELETE.{LOG}", b"")
+    requests: list[bytes] = []
+    subscription = await client.subscribe_raw("$JS.API.STREAM.>", lambda subject, *_: requests.append(subject))
+    found = await asyncio.gather(*(nats_log.check_streams() for _ in range(100)), return_exceptions=True)
+    await client.flush()
+    assert {type(each) for each in found} == {StreamsMissingError}
+    assert len(requests) <= 8, "each of them would wait for its own answer, one after the other"
+    await client.unsubscribe_raw(subscription)
+    await nats_log.declare()
+    await nats_log.check_streams()
+
+
 async def test_a_stream_that_breaks_a_promise_is_named_with_its_cure(nats_log: NatsLog) -> None:
     config = msgspec.json.decode((await nats_log.client.request(f"$JS.API.STREAM.INFO.{LOG}", b"")).data)["config"]
     body = msgspec.json.encode(config | {"discard": "old", "allow_atomic": False})

@@ -76,6 +76,7 @@ class NatsLog(Lookups):
         self.access = access
         """What the connection was made with."""
         self._looked_at = 0.0
+        self._look_failed: Exception | None = None
         self.unknown_types = 0
         self.dead_letters = 0
         self.refused = dict.fromkeys(REFUSALS, 0)
@@ -112,10 +113,17 @@ class NatsLog(Lookups):
         loop = asyncio.get_running_loop()
         asked = loop.time()
         async with self.client.one_at_a_time("check_streams"):
-            if self._looked_at > asked:
-                return  # Hundreds of nodes can load again at once: the result of one check is used by all that waited.
-            await check_streams(self.client)
-            self._looked_at = loop.time()
+            # Hundreds of nodes can load again at once: the result of one check is used by all that waited, a failure as well:
+            # otherwise each would wait for an answer of its own, one after the other.
+            if self._looked_at <= asked:
+                self._look_failed = None
+                try:
+                    await check_streams(self.client)
+                except (BusError, *API_ERRORS) as error:
+                    self._look_failed = error
+                self._looked_at = loop.time()
+            if self._look_failed is not None:
+                raise self._look_failed
 
     # -- writing -------------------------------------------------------------------------------------------------
 
