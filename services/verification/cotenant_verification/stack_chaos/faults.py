@@ -4,8 +4,8 @@ In: a seed, a span, the participants. Out: faults in order, each over before the
 together. The last FAULT_FREE_SECONDS have no faults; at their end everything must be idle.
 
 They include those of Jepsen's report on NATS 2.12.1 as far as processes can have them: killed leaders and whole clusters,
-paused servers beside killed ones, partitions with and without the clients. A full disk is one that others have filled. A power failure (unsynced pages lost) is not: it
-would need a machine of its own; `sync_interval: always` protects against it.
+paused servers beside killed ones, partitions with and without the clients. A full disk is one that others have filled. A power
+failure (unsynced pages lost) is not among them: it would need a machine of its own; `sync_interval: always` protects against it.
 """
 
 from __future__ import annotations
@@ -65,9 +65,7 @@ def chosen_faults(
 def _server_fault(random: Random, at: float, servers: Sequence[str]) -> Fault:
     kind, (low, high), _ = random.choices(SERVER_FAULTS, [weight for _, _, weight in SERVER_FAULTS])[0]
     targets = [LEADER, LEADER, *servers]
-    if kind == "kill":
-        targets += [ALL, MAJORITY]
-    elif kind == FILL:
+    if kind == "kill" or kind == FILL:
         targets += [ALL, MAJORITY]
     elif kind == "pause":
         targets += [MAJORITY]
