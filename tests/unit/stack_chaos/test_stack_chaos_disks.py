@@ -13,11 +13,11 @@ WAIT_SECONDS = 60
 SCRIPT = """
 import sys
 from pathlib import Path
-from cotenant_verification.stack_chaos.disks import DISK_BYTES, Disk, mount_privately
+from cotenant_verification.stack_chaos.disks import DISK_BYTES, ServerDisk, mount_privately
 
 assert mount_privately()
 folder = Path(sys.argv[1])
-disk = Disk(folder / "nats-1")
+disk = ServerDisk(folder / "nats-1")
 (folder / "nats-1" / "stored").write_text("before")
 print(disk.free_bytes > DISK_BYTES // 2)
 disk.fill()

@@ -39,7 +39,7 @@ from cotenant_console.up.server_watch import ServerFault, keep_storing, verdict
 from cotenant_console.up.services import DECIDING, environment, module_of
 from cotenant_console.up.stack import is_ready
 from cotenant_console.up.supervisor import ProcessSpec, Supervisor
-from cotenant_verification.stack_chaos.disks import STORE_BYTES, Disk, close_all
+from cotenant_verification.stack_chaos.disks import STORE_BYTES, ServerDisk, close_all
 from cotenant_verification.stack_chaos.network import Relay
 
 SERVERS = ("nats-server-1", "nats-server-2", "nats-server-3")
@@ -61,7 +61,7 @@ class ServerCluster:
     def __init__(self, folder: Path, *, own_disks: bool = False) -> None:
         """`own_disks`: each server stores on a small disk of its own."""
         self.folder = folder
-        self.disks = {server: Disk(store_folder(folder, server).parent) for server in SERVERS} if own_disks else {}
+        self.disks = {server: ServerDisk(store_folder(folder, server).parent) for server in SERVERS} if own_disks else {}
         self._watching: list[asyncio.Task[None]] = []
         self.supervisor = Supervisor(folder / "logs")
         taken: list[int] = []

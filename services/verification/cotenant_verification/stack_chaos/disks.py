@@ -32,7 +32,7 @@ def mount_privately() -> bool:
     return True
 
 
-class Disk:
+class ServerDisk:
     """A server's disk. Mounted at once."""
 
     def __init__(self, folder: Path) -> None:
@@ -72,7 +72,7 @@ class Disk:
             beside.rename(self.folder)
 
 
-def close_all(disks: Iterable[Disk], *, keep: bool) -> None:
+def close_all(disks: Iterable[ServerDisk], *, keep: bool) -> None:
     """Unmount them."""
     for disk in disks:
         disk.close(keep=keep)

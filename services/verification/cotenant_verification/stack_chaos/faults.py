@@ -5,7 +5,7 @@ together. The last FAULT_FREE_SECONDS have no faults; at their end everything mu
 
 They include those of Jepsen's report on NATS 2.12.1 as far as processes can have them: killed leaders and whole clusters,
 paused servers beside killed ones, partitions with and without the clients. A full disk is one that others have filled. A power
-failure (unsynced pages lost) is not among them: it would need a machine of its own; `sync_interval: always` protects against it.
+failure (unsynced pages lost) is not among them: it needs a machine of its own; `sync_interval: always` protects against it.
 """
 
 from __future__ import annotations
