@@ -2,7 +2,7 @@
 
 LIVE pods, of which REPLACED end and come again under other names each virtual day, a node that is replaced each day, and a
 service that starts again each day. The bench writes what users, scheduler and executors would; the services follow as processes
-of their own. TTLs are scaled: a tombstone stays TTL_SECONDS instead of ten minutes, and so do the start markers that the bench
+of their own. TTLs are scaled: a tombstone stays TTL_SECONDS instead of five, and so do the start markers that the bench
 writes.
 
 Out, at the end of the first day, of each month and of the last day: LOG's messages, subjects, bytes, and its folder; seconds

@@ -1,6 +1,6 @@
 """Names that come again after the tombstone of their former bearer has expired: every writer copes, on a real server.
 
-Messages stay a second here instead of ten minutes. A writer that remembers the tombstone expects a sequence that its subject
+Messages stay a second here instead of five. A writer that remembers the tombstone expects a sequence that its subject
 no longer has; the server says so, and the writer asks how the subject stands.
 """
 

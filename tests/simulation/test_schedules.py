@@ -33,7 +33,9 @@ def test_seeds_differ_in_how_many_faults_and_which_kinds_they_have() -> None:
 
 
 def test_tombstones_run_out_within_some_runs() -> None:
-    assert {schedule_of(seed, SPAN).header.tombstone_s for seed in SEEDS} == {300, TOMBSTONE_TTL_SECONDS}
+    kept = sorted({schedule_of(seed, SPAN).header.tombstone_s for seed in SEEDS})
+    assert len(kept) == 2
+    assert kept[0] < kept[1] == TOMBSTONE_TTL_SECONDS
 
 
 def test_pods_are_in_quotas_at_the_leaves_of_trees_of_several_levels() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from cotenant.log.nats.log import connect
 from cotenant.log.nats.streams import StreamSizes
 from cotenant_console.commands.admin.check_server import command as check_server
 from cotenant_console.up.nats_server import LOOPBACK, ServerMember, configuration, nats_binary
-from cotenant_console.up.server_watch import verdict
+from cotenant_console.up.server_watch import server_answers, verdict
 from tests.nats_server import free_port
 from tests.other_processes import wait_for
 
@@ -91,6 +92,19 @@ async def test_a_restart_is_asked_for_once_a_write_has_failed_and_there_is_space
     assert ask().startswith("nats-server must be restarted: JetStream stream")
     assert server.check().exit_code == 1
     await log.close()
+
+
+def test_a_stopped_server_does_not_answer_and_a_continued_one_does(server: ServerOnSmallDisk) -> None:
+    def does_answer() -> bool:
+        return server_answers(LOOPBACK, server.monitor_port)
+
+    wait_for("the server", does_answer, WAIT_SECONDS)
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        assert not does_answer()
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    wait_for("the server", does_answer, WAIT_SECONDS)
 
 
 def test_a_server_that_does_not_answer_is_not_this_checks_business(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from cotenant_console.demo.jobs import plan_jobs
 from cotenant_console.up.figures import cpu_percent, cpu_reading, node_figures, phase_counts
 from cotenant_console.up.journal import Journal, shrinks
 from cotenant_console.up.nats_server import ReplicasDifferError, ServerMember, configuration, replicas_in
+from cotenant_console.up.screen import Screen
 from cotenant_console.up.view import DisplayState, plain_line, status_lines, summary_lines
 from tests.builders import pod_document
 
@@ -154,6 +155,18 @@ def test_the_screen_names_what_is_not_ready_and_every_crash() -> None:
     assert "running 1:15 of 1:30   data /data" in lines
     assert "stack  not ready: scheduler; 1 crashes" in lines
     assert "crash  scheduler ended unexpectedly (exit status 1)" in lines
+
+
+def test_plain_output_names_each_crash_once_and_what_is_not_ready(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen()
+    screen.show(view(restarts=1, crashes=["scheduler ended unexpectedly (killed by SIGKILL)"], not_ready=["nats-server-2"]))
+    screen.show(view(restarts=1, crashes=["scheduler ended unexpectedly (killed by SIGKILL)"]))
+    assert capsys.readouterr().out.splitlines() == [
+        "crash  scheduler ended unexpectedly (killed by SIGKILL)",
+        "[1:15] cpu 50 % pods none not ready: nats-server-2",
+    ]
+    screen.show(view(restarts=3, crashes=["first", "nats-server-1 ended", "gateway ended"]))
+    assert capsys.readouterr().out.splitlines() == ["crash  nats-server-1 ended", "crash  gateway ended"]
 
 
 def test_the_summary_tells_latencies_work_and_crashes() -> None:

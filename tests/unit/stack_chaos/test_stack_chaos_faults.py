@@ -31,6 +31,7 @@ def test_ten_seeds_have_every_kind_of_fault() -> None:
         "part from the other servers",
         "part from clients",
         "part from everybody",
+        "fill the disk of",
         "part from all servers",
         "set the clock ahead",
         "set the clock back",

@@ -225,12 +225,12 @@ def store_folder(folder: Path, name: str = BINARY) -> Path:
 
 
 def nats_processes(
-    folder: Path, servers: Sequence[ServerMember], secured: Secured | None = None
+    folder: Path, servers: Sequence[ServerMember], secured: Secured | None = None, store_bytes: int = 0
 ) -> tuple[list[ProcessSpec], int]:
     """Write the configurations below the data folder; return the processes to run, and the bytes that the streams of each may
-    take. Raises DiskTooSmallError."""
+    take: `store_bytes`, or what their disk allows. Raises DiskTooSmallError."""
     folder.mkdir(parents=True, exist_ok=True)
-    store_bytes = file_store_bytes(folder, len(servers))
+    store_bytes = store_bytes or file_store_bytes(folder, len(servers))
     specs = []
     for member in servers:
         store = store_folder(folder, member.name)

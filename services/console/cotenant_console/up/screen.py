@@ -1,7 +1,7 @@
 """The terminal of `cotenant up`: a live screen where there is one, plain lines where there is none.
 
-In: a `DisplayState` a second. Out: on a terminal one screen, redrawn; else a status line every five seconds and every event
-as it comes.
+In: a `DisplayState` a second. Out: on a terminal one screen, redrawn; else a status line every five seconds, and every event
+and every crash as it comes.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ class Screen:
         )
         self._last_plain = float("-inf")
         self._last_line: str = ""
+        self._crashes = 0
+        """How many are shown."""
 
     @property
     def is_terminal(self) -> bool:
@@ -72,6 +74,9 @@ class Screen:
         for line in fresh:
             print(line)
         self._last_line = shown[-1] if shown else ""
+        for crash in view.crashes[len(view.crashes) - min(view.restarts - self._crashes, len(view.crashes)) :]:
+            print(f"crash  {crash}")
+        self._crashes = view.restarts
         if view.elapsed - self._last_plain >= PLAIN_EVERY_SECONDS:
             self._last_plain = view.elapsed
             print(plain_line(view))

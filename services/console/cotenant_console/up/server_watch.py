@@ -19,6 +19,7 @@ import shutil
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
 LOOK_SECONDS = 2.0
@@ -58,6 +59,18 @@ def server_fault(address: str, port: int) -> str:
         connection.close()
     error = str(body.get("error", "")) if isinstance(body, dict) else ""
     return error if any(part in error for part in CURABLE) else ""
+
+
+def server_answers(address: str, port: int) -> bool:
+    """Whether the server with this monitoring port answers, and has JetStream."""
+    connection = http.client.HTTPConnection(address, port, timeout=ANSWER_SECONDS)
+    try:
+        connection.request("GET", "/healthz?js-enabled-only=true")
+        return connection.getresponse().status == HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
 
 
 def verdict(address: str, port: int, store: Path) -> ServerFault:

@@ -50,7 +50,7 @@ from cotenant_console.up.nats_server import (
     store_folder,
     take_over_streams,
 )
-from cotenant_console.up.server_watch import ServerFault, keep_storing, verdict
+from cotenant_console.up.server_watch import ServerFault, keep_storing, server_answers, verdict
 from cotenant_console.up.services import DECIDING, SERVICES, SIMULATED, UpRun, environment, service_process
 from cotenant_console.up.supervisor import Supervisor
 
@@ -177,8 +177,9 @@ class Stack:
         )
 
     def ready_services(self) -> dict[str, bool]:
-        """Which services report that they are ready."""
-        return {name: self._is_ready(name) for name in self.status_ports}
+        """Which services report that they are ready, and which nats-servers answer."""
+        services = {name: self._is_ready(name) for name in self.status_ports}
+        return services | {server.name: server_answers(LOOPBACK, server.monitor_port) for server in self._servers}
 
     def warning(self) -> str:
         """A ready gateway's warning: LOG or its disk is full."""

@@ -145,7 +145,8 @@ def plain_line(view: DisplayState) -> str:
         )
     pods = " ".join(f"{phase}={count}" for phase, count in view.phases.items())
     full = " FULL" if view.warning else ""
-    return f"[{clock(view.elapsed)}] cpu {view.cpu_percent:.0f} %{batch}{demo} pods {pods or 'none'}{full}"
+    waiting = f" not ready: {', '.join(view.not_ready)}" if view.not_ready else ""
+    return f"[{clock(view.elapsed)}] cpu {view.cpu_percent:.0f} %{batch}{demo} pods {pods or 'none'}{full}{waiting}"
 
 
 def summary_lines(view: DisplayState) -> list[str]:

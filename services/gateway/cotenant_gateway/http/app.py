@@ -47,6 +47,8 @@ logger = logging.getLogger(__name__)
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 _READING = frozenset({"GET", "HEAD"})
+_REPEATABLE = _READING | {"DELETE"}
+"""Requests that may be carried out twice."""
 _NO_QUERY: Mapping[str, str] = {}
 Observe = Callable[[str, int, float], None]
 """Called for every answer: verb, status, seconds."""
@@ -148,11 +150,12 @@ async def answer_errors(request: web.BaseRequest, dispatch: Handler) -> web.Stre
     except web.HTTPRequestEntityTooLarge:
         return refusal(too_large(MAX_BODY_BYTES))
     except LogUnavailableError as error:
-        return refusal(unavailable(f"the log does not answer ({error})"))
+        return refusal(unavailable(f"the log does not answer ({error})"), repeatable=request.method in _REPEATABLE)
     except ConnectionResetError:
         raise
     except TimeoutError as late:
-        return refusal(timeout(f"the log did not answer in time{f': {late}' if str(late) else ''}"))
+        late_answer = timeout(f"the log did not answer in time{f': {late}' if str(late) else ''}")
+        return refusal(late_answer, repeatable=request.method in _REPEATABLE)
     except Exception as failure:
         if connection_of(request).gone:
             # The answer could not be sent, and there is no client to read another.
@@ -161,10 +164,11 @@ async def answer_errors(request: web.BaseRequest, dispatch: Handler) -> web.Stre
         return refusal(internal(f"{type(failure).__name__}: {failure}"))
 
 
-def refusal(error: ApiError) -> web.Response:
-    """Return the answer for an error; temporary errors carry a Retry-After."""
+def refusal(error: ApiError, *, repeatable: bool = True) -> web.Response:
+    """Return the answer for an error; temporary errors carry a Retry-After, upon which clients such as kubectl repeat the
+    request by themselves. A write that is not `repeatable` may have been carried out: its user has to look first."""
     response = json_response(error.body, error.code)
-    if error.code in (429, 503, 504):
+    if repeatable and error.code in (429, 503, 504):
         response.headers["Retry-After"] = "1"
     elif error.code == 401:
         response.headers["WWW-Authenticate"] = 'Bearer realm="cotenant"'

@@ -42,7 +42,7 @@ SETTLE_TIME = timedelta(minutes=14)
 """Tolerations of lost nodes take 5 minutes, jobs end within 10, a silent executor's last report comes within 1."""
 SLICE = timedelta(seconds=30)
 MAX_NODES = 9
-SHORT_TOMBSTONE_S = 300
+SHORT_TOMBSTONE_S = 120
 """More than twice as long as any reader is away: one that is away longer starts over."""
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from http import HTTPStatus
 from random import Random
 from typing import Any
 
@@ -180,7 +181,8 @@ class _Client:
             else:
                 write.version = int(body["metadata"]["resourceVersion"])
             return
-        write.outcome = WriteOutcome.REFUSED if 400 <= status < 500 else WriteOutcome.UNKNOWN
+        refused = 400 <= status < 500 or status == HTTPStatus.INSUFFICIENT_STORAGE
+        write.outcome = WriteOutcome.REFUSED if refused else WriteOutcome.UNKNOWN
         write.answer = f"{status} {body.get('message', '')}"
 
 

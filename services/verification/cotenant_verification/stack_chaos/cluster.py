@@ -25,10 +25,21 @@ from cotenant_console.nats_access.roles import ADMINISTRATOR, SIMULATED_NODES
 from cotenant_console.pki.identity import GATEWAY_NAMES, prepared
 from cotenant_console.up.bootstrap import base_objects
 from cotenant_console.up.declared_streams import DeclaredStreams
-from cotenant_console.up.nats_server import LOOPBACK, Secured, ServerMember, answers, free_port, nats_processes, nats_urls
+from cotenant_console.up.nats_server import (
+    LOOPBACK,
+    Secured,
+    ServerMember,
+    answers,
+    free_port,
+    nats_processes,
+    nats_urls,
+    store_folder,
+)
+from cotenant_console.up.server_watch import ServerFault, keep_storing, verdict
 from cotenant_console.up.services import DECIDING, environment, module_of
 from cotenant_console.up.stack import is_ready
 from cotenant_console.up.supervisor import ProcessSpec, Supervisor
+from cotenant_verification.stack_chaos.disks import STORE_BYTES, ServerDisk, close_all
 from cotenant_verification.stack_chaos.network import Relay
 
 SERVERS = ("nats-server-1", "nats-server-2", "nats-server-3")
@@ -47,8 +58,11 @@ class StackError(RuntimeError):
 class ServerCluster:
     """Use `start`, then `stop`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, own_disks: bool = False) -> None:
+        """`own_disks`: each server stores on a small disk of its own."""
         self.folder = folder
+        self.disks = {server: ServerDisk(store_folder(folder, server).parent) for server in SERVERS} if own_disks else {}
+        self._watching: list[asyncio.Task[None]] = []
         self.supervisor = Supervisor(folder / "logs")
         taken: list[int] = []
 
@@ -70,6 +84,7 @@ class ServerCluster:
                 clients[server],
                 peers[server],
                 tuple(self.between[server, other].port for other in SERVERS if other != server),
+                monitor_port=port(),
                 # Others must not learn an address that bypasses the relays.
                 advertised=nowhere,
             )
@@ -95,9 +110,12 @@ class ServerCluster:
         """Start everything and wait until it is ready."""
         for relay in self._relays():
             await relay.open()
-        servers, store_bytes = nats_processes(self.folder, self.members, Secured(self._keys.accounts_file))
-        for spec in servers:
+        most = STORE_BYTES if self.disks else 0
+        servers, store_bytes = nats_processes(self.folder, self.members, Secured(self._keys.accounts_file), most)
+        for spec, member in zip(servers, self.members, strict=True):
             self.supervisor.start(spec)
+            look, restart = partial(self._look_at_server, member), partial(self._restart_server, member)
+            self._watching.append(asyncio.create_task(keep_storing(look, restart)))
         for member in self.members:
             await self._until(member.name, answers, member.port)
         wanted = wanted_of(len(SERVERS), StreamSizes.within(store_bytes))
@@ -172,12 +190,25 @@ class ServerCluster:
             if relay.is_cut:
                 relay.heal()
 
+    def _look_at_server(self, server: ServerMember) -> ServerFault:
+        return verdict(LOOPBACK, server.monitor_port, store_folder(self.folder, server.name))
+
+    async def _restart_server(self, server: ServerMember, _found: ServerFault) -> None:
+        await self.supervisor.restart(server.name)
+
     async def stop(self) -> None:
-        """End everything."""
+        """End everything; `close` follows."""
+        for watching in self._watching:
+            watching.cancel()
         self.heal()
         await self.supervisor.stop(list(EXECUTORS), [*DECIDERS, *GATEWAYS], list(SERVERS))
         for relay in self._relays():
             await relay.close()
+
+
+    def close(self, *, keep: bool) -> None:
+        """Give the servers' disks back. `keep`: what is on them stays in the folder."""
+        close_all(self.disks.values(), keep=keep)
 
 
 async def _ready(port: int, credentials: Credentials | None) -> bool:

@@ -13,7 +13,8 @@ import msgspec
 
 from cotenant_console.durations import parse_duration_seconds
 from cotenant_verification.stack_chaos.cluster import SERVERS, SKEWED, STACK_SERVICES, StackError
-from cotenant_verification.stack_chaos.faults import FAULT_FREE_SECONDS, LEADER, chosen_faults
+from cotenant_verification.stack_chaos.disks import mount_privately
+from cotenant_verification.stack_chaos.faults import FAULT_FREE_SECONDS, FILL, LEADER, chosen_faults
 from cotenant_verification.stack_chaos.records import Fault, WriteOutcome
 from cotenant_verification.stack_chaos.run import run
 from cotenant_verification.stack_chaos.run_report import RunReport, gap_of
@@ -23,8 +24,16 @@ KILL_CLIENTS = 16
 
 
 def _carry_out(seed: int, span: float, faults: list[Fault], clients: int, keep: str) -> RunReport:
+    own_disks = any(fault.kind == FILL for fault in faults)
+    if own_disks and not mount_privately():
+        click.echo("disks are not filled: only root may mount file systems of its own", err=True)
+        faults, own_disks = [fault for fault in faults if fault.kind != FILL], False
+
+    def say(line: str) -> None:
+        click.echo(line, err=True)
+
     try:
-        return asyncio.run(run(seed, span, faults, lambda line: click.echo(line, err=True), clients=clients, keep=keep))
+        return asyncio.run(run(seed, span, faults, say, clients=clients, keep=keep, own_disks=own_disks))
     except StackError as error:
         raise click.ClickException(str(error)) from error
 
@@ -37,7 +46,7 @@ def _carry_out(seed: int, span: float, faults: list[Fault], clients: int, keep: 
 @click.option("--faults", "only_faults", is_flag=True, help="Print the faults of this seed, and do nothing.")
 @click.option("-o", "--output", type=click.Choice(["json"]), help="Print JSON.")
 def chaos(seed: int, span: str, clients: int, keep: str, only_faults: bool, output: str | None) -> None:
-    """Kill, pause, isolate and clock-skew servers and services of a real stack under load, and check what clients saw."""
+    """Kill, pause, isolate, clock-skew and fill the disks of a real stack under load, and check what clients saw."""
     try:
         seconds = parse_duration_seconds(span)
     except ValueError as error:

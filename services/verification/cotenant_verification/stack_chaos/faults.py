@@ -4,8 +4,8 @@ In: a seed, a span, the participants. Out: faults in order, each over before the
 together. The last FAULT_FREE_SECONDS have no faults; at their end everything must be idle.
 
 They include those of Jepsen's report on NATS 2.12.1 as far as processes can have them: killed leaders and whole clusters,
-paused servers beside killed ones, partitions with and without the clients. A power failure (unsynced pages lost) is not: it
-would need a machine of its own; `sync_interval: always` protects against it.
+paused servers beside killed ones, partitions with and without the clients. A full disk is one that others have filled. A power
+failure (unsynced pages lost) is not among them: it needs a machine of its own; `sync_interval: always` protects against it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ LEADER = "leader"
 """The server that leads LOG when the fault begins."""
 ALL = "all servers"
 MAJORITY = "two servers"
+FILL = "fill the disk of"
 
 SERVER_FAULTS = (
     # kind, seconds at least and at most, how often
@@ -29,6 +30,7 @@ SERVER_FAULTS = (
     ("part from the other servers", (5.0, 25.0), 4),
     ("part from clients", (5.0, 25.0), 2),
     ("part from everybody", (5.0, 25.0), 3),
+    (FILL, (5.0, 20.0), 3),
 )
 SERVICE_FAULTS = (
     ("kill", (1.0, 5.0), 6),
@@ -63,7 +65,7 @@ def chosen_faults(
 def _server_fault(random: Random, at: float, servers: Sequence[str]) -> Fault:
     kind, (low, high), _ = random.choices(SERVER_FAULTS, [weight for _, _, weight in SERVER_FAULTS])[0]
     targets = [LEADER, LEADER, *servers]
-    if kind == "kill":
+    if kind == "kill" or kind == FILL:
         targets += [ALL, MAJORITY]
     elif kind == "pause":
         targets += [MAJORITY]

@@ -19,10 +19,11 @@ from cotenant.log.contract import LOG
 from cotenant.log.nats.jetstream import API_ERRORS, BusError
 from cotenant.log.nats.log import NatsLog
 from cotenant_verification.stack_chaos.cluster import SERVERS, ServerCluster
-from cotenant_verification.stack_chaos.faults import ALL, LEADER, MAJORITY, SKEW_SECONDS
+from cotenant_verification.stack_chaos.faults import ALL, FILL, LEADER, MAJORITY, SKEW_SECONDS
 from cotenant_verification.stack_chaos.records import Fault
 
 KILL_AGAIN_SECONDS = 0.2
+FILL_AGAIN_SECONDS = 0.2
 
 
 class Nemesis:
@@ -92,6 +93,14 @@ class Nemesis:
                 await asyncio.sleep(seconds)
             finally:
                 _signal(pid, signal.SIGCONT)
+        elif kind == FILL:
+            disk, ends = cluster.disks[target], time.monotonic() + seconds
+            try:
+                while time.monotonic() < ends:
+                    await asyncio.to_thread(disk.fill)
+                    await asyncio.sleep(FILL_AGAIN_SECONDS)
+            finally:
+                disk.empty()
         elif kind in SKEW_SECONDS:
             await cluster.restart(target, SKEW_SECONDS[kind])
             try:

@@ -39,17 +39,27 @@ RECOMPUTED_RIGHT = "commits recompute"
 
 
 async def run(
-    seed: int, span: float, faults: Sequence[Fault], say: Callable[[str], None], *, clients: int = 6, keep: str = ""
+    seed: int,
+    span: float,
+    faults: Sequence[Fault],
+    say: Callable[[str], None],
+    *,
+    clients: int = 6,
+    keep: str = "",
+    own_disks: bool = False,
 ) -> RunReport:
-    """Carry out one run. `keep`: a folder that stays."""
+    """Carry out one run. `keep`: a folder that stays. `own_disks`: servers store on disks that can be filled."""
     folder = Path(keep or tempfile.mkdtemp(prefix="cotenant-chaos-"))
-    cluster = ServerCluster(folder)
+    cluster = ServerCluster(folder, own_disks=own_disks)
+    stays = True
     try:
         await cluster.start()
         report = await _under_faults(cluster, seed, span, faults, say, clients)
+        stays = bool(keep or report.violations)
     finally:
         await cluster.stop()
-    if keep or report.violations:
+        await asyncio.to_thread(cluster.close, keep=stays)
+    if stays:
         report.folder = str(folder)
     else:
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
