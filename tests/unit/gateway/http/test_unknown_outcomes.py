@@ -11,7 +11,9 @@ from cotenant_gateway.http.app import answer_errors
 
 
 @pytest.mark.parametrize("error", [LogUnavailableError("no leader"), TimeoutError("late")])
-@pytest.mark.parametrize(("method", "repeated"), [("GET", True), ("DELETE", True), ("POST", False), ("PUT", False), ("PATCH", False)])
+@pytest.mark.parametrize(
+    ("method", "repeated"), [("GET", True), ("DELETE", True), ("POST", False), ("PUT", False), ("PATCH", False)]
+)
 async def test_a_client_repeats_by_itself_only_what_may_be_carried_out_twice(
     method: str, repeated: bool, error: Exception
 ) -> None:
