@@ -181,6 +181,23 @@ def test_a_replica_decides_only_when_it_has_folded_what_the_one_before_it_stored
     assert {event.subject for event in proposed(second, late).decided} == {"node.a.resources", "node.b.resources"}
 
 
+def test_a_load_in_another_order_than_that_of_the_log_finds_the_fence() -> None:
+    bench = Bench()
+    bench.store(metric("a", 1))
+    first = bench.replica("a")
+    bench.deliver(first)
+    assert bench.settle(first, bench.proposed(first))
+    second = Cycle(ToyCore(ToyConfig()), toy_identity("b"), TOY.config_text(ToyConfig()))
+    filters = (*TOY.filters, second.identity.commit_subject, second.identity.marker_subject)
+    for sequence in reversed(bench.stream.snapshot(filters)):
+        bench.give(second, sequence)
+    bench.positions[id(second)] = bench.stream.last_sequence
+    bench.stream.append([Write(event=second.start_marker(NOW, filters))])
+    bench.store(metric("a", 2))
+    bench.deliver(second)
+    assert bench.settle(second, bench.proposed(second)), "it expects the last record, though the last commit is another message"
+
+
 def test_what_a_replica_has_on_its_way_is_refused_once_another_took_over() -> None:
     bench, first, second = rivals(metric("a", 1))
     assert bench.settle(first, bench.proposed(first))

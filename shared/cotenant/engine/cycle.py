@@ -183,6 +183,9 @@ class Cycle:
             return
         if not isinstance(data, Commit):
             self.core.apply(event)
+        elif sequence > self._fence:
+            # A load may deliver it behind later commits of one event.
+            self._fence, self._fence_is_own = sequence, False
 
     def was_stored(self, sequence: int) -> bool:
         """Return whether a message is an own one that was applied when it was stored, so that it need not be decoded. To be
@@ -201,8 +204,6 @@ class Cycle:
         self._withdraw()
         self.prior, self._prior_is_single = sequence, event.commit is not None
         self._prior_end = sequence + record.count
-        if event.commit is None:
-            self._fence, self._fence_is_own = sequence, False
         self._floor = max(self._floor, record.now)
         if record.replica != self.identity.replica and self.loaded:
             self._rival_seen = now

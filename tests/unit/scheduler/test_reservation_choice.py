@@ -57,6 +57,18 @@ def test_each_pod_gets_the_reservation_that_it_fills_most(at_once: bool) -> None
     assert [story.node_of(f"w{index:02}") for index in range(12)] == [where for _, where in sorted(story_names.items())]
 
 
+@pytest.mark.parametrize(("policy", "used"), [("Restricted", ""), ("Aligned", "r"), ("", "r")])
+def test_restricted_options_concern_restricted_reservations_alone(policy: str, used: str) -> None:
+    story = story_of("a")
+    options = {f"{GROUP}/reservation-restricted-options": '{"resources": ["cpu"]}'}
+    story.reservation(reservation("r", annotations=options, allocatePolicy=policy))
+    story.settle()
+    story.pod(pod("w", requests={"memory": "1Gi"}, labels=WEB))
+    story.settle()
+    assert story.node_of("w") == "a"
+    assert story.used("w") == used
+
+
 def test_the_smallest_order_counts_more_than_the_fullest_and_of_equal_ones_the_oldest() -> None:
     story = story_of(*"abcdefghij")
     story.reservation(on("full", "a", cpu="2", memory="1Gi"))

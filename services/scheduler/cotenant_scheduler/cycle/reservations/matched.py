@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cotenant.domain.reservations.lifecycle import allocates_once
+from cotenant.domain.reservations.names import POLICY_RESTRICTED
 from cotenant.domain.reservations.options import restricted_resources
 from cotenant.model.names import CPU, MEMORY, RESOURCE_PODS
 from cotenant_scheduler.plugins.reservation.fitting import ReservationCapacity
@@ -54,7 +55,7 @@ def room_of(record: ReserveRecord, use: Use) -> ReservationCapacity:
         name=reservation.metadata.name,
         uid=record.uid,
         policy=spec.allocate_policy,
-        names=restricted_resources(share.allocatable, record.restricted),
+        names=restricted_resources(share.allocatable, record.restricted if spec.allocate_policy == POLICY_RESTRICTED else ()),
         allocatable=share.allocatable,
         allocated=use.allocated,
         reserved=record.inside,
