@@ -152,7 +152,9 @@ class Assumed:
             folded.append((event, before, state.fold(event, known)))
         settle()
         yield
-        self._unfold(folded, state)
+        restored = self._unfold(folded, state)
+        # A placement that is being stored has a new record, which gets its sequence.
+        self._batch = [(event, before, restored.get(event.subject, record)) for event, before, record in self._batch]
 
     # -- the batch being stored ----------------------------------------------------------------------------------
 
@@ -178,9 +180,12 @@ class Assumed:
         self._batch = []
 
     @staticmethod
-    def _unfold(folded: Sequence[_Folded], state: Folding) -> None:
+    def _unfold(folded: Sequence[_Folded], state: Folding) -> dict[str, PlacementRecord | None]:
+        """Fold the messages before the events again; return the records of placements by subject."""
+        restored: dict[str, PlacementRecord | None] = {}
         for event, before, _ in reversed(folded):
             if before is None:
                 state.fold(msgspec.structs.replace(event, tombstone=True), 0)
             else:
-                state.fold(before, before.sequence)
+                restored[event.subject] = state.fold(before, before.sequence)
+        return restored

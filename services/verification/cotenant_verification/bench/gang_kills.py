@@ -3,9 +3,9 @@
 In: sizes of gangs, number of rounds. Each round submits a gang in one batch and kills the scheduler, then a new process places
 the rest. Every second round kills it once it has sent a part of the gang: a number of bytes drawn from those that the first
 gang took without a kill, after which a relay lets nothing pass; the others at a moment drawn from twice the time that the first
-gang took. Out: how many batches were stored before and after the kill, and how many the server had received in part and dropped;
-and the result of the independent check: every gang is placed whole by one commit, and no node started a member of it before the
-commit was whole on LOG.
+gang took. Out: how many batches were stored before and after the kill, and how many the server had received in part and
+dropped; and the result of the independent check: every gang is placed whole by one commit, and no node started a member of it
+before the commit was whole on LOG.
 """
 
 from __future__ import annotations
