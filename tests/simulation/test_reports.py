@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
+from cotenant.events import Commit
 from cotenant_batch_resource_calculator.core import BatchResourceCalculator
 from cotenant_verification.chaos.command import ChaosOptions, simulate_chaos
 from cotenant_verification.chaos.report import LAST_EVENTS, failure_lines, verdict_lines
@@ -66,9 +67,11 @@ def test_what_touched_a_pod_a_node_a_commit_and_a_service_is_found() -> None:
     pod = placed.rpartition(".")[2]
     of_pod = {event.subject for event in related_events(view, f"objects.core.pods.default.{pod}")}
     assert {placed, f"objects.core.pods.default.{pod}", f"node.n0.run.default.{pod}"} <= of_pod
-    commit = next(event for event in view.log if event.subject == "commits.scheduler.0")
+    commit = next(event for event in view.log if isinstance(event.data, Commit) and event.data.count)
     stored = {event.sequence for event in related_events(view, commit.ref)}
     assert {commit.sequence, commit.sequence + 1} <= stored
+    single = next(event for event in view.log if event.commit is not None)
+    assert single in related_events(view, single.ref)
     assert {event.subject for event in related_events(view, "scheduler/b")} == {"commits.scheduler.0"}
 
 

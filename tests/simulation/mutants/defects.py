@@ -40,7 +40,6 @@ import cotenant_scheduler.state.reading.pod_traits as pod_traits
 import cotenant_verification.harness.gateways as chaos_gateways
 import cotenant_verification.harness.harness as harness
 from cotenant.domain.quota.trees.line import Line
-from cotenant.engine.ahead import DecidedAhead
 from cotenant.engine.commit import Batch
 from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.envelope import Event
@@ -362,25 +361,6 @@ def requests_lent(right: Function) -> Function:
 
     def wrong(*, capacity: Amounts, prod_reclaimable: Amounts, **known: Any) -> Any:
         return right(capacity=capacity, prod_reclaimable=capacity, **known)
-
-    return wrong
-
-
-def kept_after_refusal(_: Function) -> Function:
-    """What was decided behind a batch that is refused is kept,"""
-
-    def wrong(self: DecidedAhead) -> None:
-        pass
-
-    return wrong
-
-
-def proposed_all_the_same(right: Function) -> Function:
-    """and proposed, whoever has committed since."""
-
-    def wrong(self: DecidedAhead, prior: int) -> Any:
-        self.follows(prior)
-        return right(self, prior)
 
     return wrong
 
@@ -1129,13 +1109,6 @@ MUTANTS = (
     Mutant("the_arbiter_ignores_the_workload_limit", ((budgets, "per_workload", no_refusal),), (6,), faults=MOVES),
     Mutant("mid_lends_what_services_request", ((batch_evaluation, "calculate_mid", requests_lent),), (4,)),
     Mutant("yarn_capacity_is_lent_twice", ((batch_situations, "NodeSettings", yarn_forgotten),), (4,), (2, 4, 6)),
-    Mutant(
-        "a_pipelined_decision_is_kept_after_a_refusal",
-        ((DecidedAhead, "drop", kept_after_refusal), (DecidedAhead, "take", proposed_all_the_same)),
-        (1, 2, 3, 10, 12, 15),
-        (3, 1, 2),
-        faults=STALE,
-    ),
     Mutant("room_is_not_given_back", ((NodeTable, "remove", remembered_room),), (10, 12, 15)),
     Mutant("a_quota_that_refused_refuses_for_ever", ((QuotaAdmission, "check", waits_for_ever),), (10, 12, 15)),
     Mutant("suppression_is_late", ((suppression, "suppress_milli", suppressed_late),), (8,)),

@@ -125,18 +125,22 @@ class CountedRows(NodeColumns):
         self.changes.extend(touched)
 
     def retract_all(self, assumed: list[tuple[int, PodKey, Shape]]) -> None:
-        """Undo many `assume` at once: sums per shape over arrays if the node's report does not include the pod."""
+        """Undo many `assume` at once: sums per shape over arrays if the node's report does not include the pod. Those come
+        first: the load of a row whose report includes one is computed from the pods that are left."""
         by_shape: dict[Shape, list[int]] = {}
+        singly: list[tuple[int, PodKey]] = []
         for row, key, shape in reversed(assumed):
             given = self.pods[row][key].allocation
             reserved = given is not None and given.reservation is not None
             if reserved or self.counters_of(shape) or self.load.reports(row, key):
-                self.retract(row, key)
+                singly.append((row, key))
             else:
                 del self.pods[row][key]
                 by_shape.setdefault(shape, []).append(row)
         for shape, rows in by_shape.items():
             self._count_series(rows, shape, -1)
+        for row, key in singly:
+            self.retract(row, key)
 
     def _count(self, row: int, key: PodKey, shape: Shape, sign: int) -> None:
         self._count_priority(shape.priority, sign)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from random import Random
 
-from cotenant_verification.workload.schedule import SETTLE_MS, Header, ScheduleEntry
+from cotenant_verification.workload.schedule import LONG_MS, SETTLE_MS, Header, ScheduleEntry
 
 EVERY_MS = 90_000
 """Between two gangs, on average."""
@@ -19,7 +19,7 @@ POD_GROUP_EVERY_MS = 120_000
 
 def gangs(header: Header, capacity: int) -> list[ScheduleEntry]:
     """Return the entries."""
-    return [*_annotated(header, capacity), *_with_pod_groups(header, capacity)]
+    return [*_annotated(header, capacity), *(_with_pod_groups(header, capacity) if header.span_ms >= LONG_MS else ())]
 
 
 def _annotated(header: Header, capacity: int) -> list[ScheduleEntry]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from random import Random
 
 from cotenant_verification.workload.machines import ZONES, zone_of
-from cotenant_verification.workload.schedule import SETTLE_MS, Header, ScheduleEntry
+from cotenant_verification.workload.schedule import LONG_MS, SETTLE_MS, Header, ScheduleEntry
 
 FIRST_MS = 2_600
 CHANGE_EVERY_MS = 120_000
@@ -21,7 +21,7 @@ LEAVES = ("a", "b")
 def quota_profiles(header: Header, capacity: int) -> list[ScheduleEntry]:
     """Return the entries."""
     chance = Random(f"quota-profiles/{header.seed}")
-    if chance.random() < 0.5:
+    if chance.random() < 0.5 or header.span_ms < LONG_MS:
         return []
     trees = [f"zonal-{zone}" for zone in range(chance.choice((1, 1, 2)))]
     entries: list[ScheduleEntry] = []

@@ -8,11 +8,12 @@ import pytest
 
 from cotenant.domain.quota.membership import Membership
 from cotenant.domain.quota.names import LABEL_QUOTA
+from cotenant.events.placements import Placement
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
 from cotenant_scheduler.state.load.load_estimate import ANNOTATION_SECONDS_AFTER_SCHEDULED, microseconds
 from tests.unit.scheduler.builders_reservations import ReservedStory, reservation
-from tests.unit.scheduler.builders_scheduler import Story, node, pod
+from tests.unit.scheduler.builders_scheduler import GIB, Story, node, pod
 
 PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
 
@@ -152,3 +153,18 @@ def test_equal_pods_that_a_reservation_takes_are_placed_one_by_one() -> None:
     story.settle()
     # 20 of 100 milli-cores each fill its 2 CPUs; the others use the node alone.
     assert [story.used(name) for name in names] == ["r"] * 20 + [""] * 40
+
+
+def test_a_decision_beside_a_pod_that_the_report_still_has_is_undone_exactly() -> None:
+    story = Story()
+    story.node(node("a", cpu="8"))
+    story.metric("a", 2000, GIB, again=(1000, 0))
+    story.pod(pod("again", cpu="1"))  # The report has the one of this name before it.
+    story.pod(pod("other", cpu="2"))
+    story.core.settle()
+    before = story.core.nodes.load.figures(0)
+    first = story.core.decide(story.now)
+    assert len([event for event in first if isinstance(event.data, Placement)]) == 2
+    assert story.core.decide(story.now) == first
+    story.core.take_back()
+    assert story.core.nodes.load.figures(0) == before
