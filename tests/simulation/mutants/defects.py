@@ -708,6 +708,11 @@ STALE = tuple(
     for at in range(10_000, 240_000, 40_000)
 )
 """One replica of the scheduler decides on what was true eight seconds ago."""
+PAUSED = tuple(
+    ScheduleEntry(at_ms=at, kind="pause", target="scheduler/b", fault=True, args={"for_ms": 15_000})
+    for at in range(10_000, 110_000, 20_000)
+)
+"""One replica of the scheduler stores what it decided fifteen seconds ago, when the other one has taken over."""
 HOT = tuple(
     ScheduleEntry(
         at_ms=20_000 + 10 * app + index,
@@ -1039,8 +1044,8 @@ MUTANTS = (
         "what_was_assumed_of_a_refused_batch_stays",
         ((SchedulerCore, "withdraw", refused_and_kept),),
         (1, 2, 10, 15),
-        (2, 6, 1, 3),
-        faults=STALE,
+        (1, 2, 6),
+        faults=PAUSED,
     ),
     Mutant(
         "an_overtaken_message_counts_as_news",

@@ -9,7 +9,7 @@ others' seeds as they are.
 | `quotas` | two trees, one of several levels; min, max, weights and lending change; some changes are refused |
 | `pods` | services with rising and falling load, greedy ones among them; jobs that end; updates, deletes, the same name again |
 | `resizes` | in every second run: some of these pods are resized in place, beyond their nodes too |
-| `quota_profiles` | in every second run of five minutes and more: trees of the nodes of a zone, and jobs in them |
+| `quota_profiles` | in every second run of ten minutes and more: trees of the nodes of a zone, and jobs in them |
 | `gangs` | jobs whose pods are placed together or not at all, by annotations and by PodGroups |
 | `reservations` | room kept for pods with a label, that expires, is deleted, is used once or often |
 | `constraints` | namespaces whose labels change; affinities, spread, ports, gates, taints, zones; preemption with a budget |

@@ -17,7 +17,7 @@ from cotenant.log.contract import TOMBSTONE_TTL_SECONDS
 
 SETTLE_MS = 4_000
 """Namespaces, quotas and the configuration come before it, pods and faults after."""
-LONG_MS = 300_000
+LONG_MS = 600_000
 """Shorter runs have no PodGroups and no quota profiles: some seconds of load are soon used up."""
 
 
