@@ -152,10 +152,7 @@ def show_parts(changes: Sequence[Lent]) -> None:
         "_answered": [change.read - change.decided for change in changes],
         "_since_stored": [change.read - change.stored for change in changes],
     }
-    for part, seconds in parts.items():
-        found = sorted(seconds)
-        print(f"overcommitment_lent{part}_p50 {1000 * found[len(found) // 2]:.1f} ms")
-        print(f"overcommitment_lent{part}_p99 {1000 * found[int(len(found) * 0.99)]:.1f} ms")
+    usage_path.show_parts("overcommitment_lent", parts)
     slowest = sorted(range(len(changes)), key=lambda place: changes[place].read)[-max(len(changes) // 100, 1) :]
     for part, seconds in parts.items():
         print(f"overcommitment_lent_slowest{part} {1000 * sum(seconds[place] for place in slowest) / len(slowest):.1f} ms")

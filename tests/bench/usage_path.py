@@ -182,13 +182,18 @@ def show(sent: Sequence[Sent], seconds: float) -> None:
         "_metric_read": [each.metric_read - each.reported for each in sent],
         "_since_metric": [each.read - each.metric_read for each in sent],
     }
-    for part, times in parts.items():
-        found = sorted(times)
-        print(f"overcommitment_usage{part}_p50 {1000 * found[len(found) // 2]:.1f} ms")
-        print(f"overcommitment_usage{part}_p99 {1000 * found[int(len(found) * 0.99)]:.1f} ms")
+    show_parts("overcommitment_usage", parts)
     reports, answers = len({each.report_commit for each in sent}), len({each.answer_commit for each in sent})
     print(f"overcommitment_usage_batches {reports / seconds:.0f} + {answers / seconds:.0f} 1/s")
     print(f"overcommitment_usage_rate {len(sent) / seconds:.0f} 1/s")
+
+
+def show_parts(figure: str, parts: Mapping[str, Sequence[float]]) -> None:
+    """Print median and 99th percentile of each part; times in seconds."""
+    for part, times in parts.items():
+        found = sorted(times)
+        print(f"{figure}{part}_p50 {1000 * found[len(found) // 2]:.1f} ms")
+        print(f"{figure}{part}_p99 {1000 * found[int(len(found) * 0.99)]:.1f} ms")
 
 
 def show_spent(figure: str, testbed: Testbed, earlier: Mapping[str, float], seconds: float) -> None:

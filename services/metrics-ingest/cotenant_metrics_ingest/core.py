@@ -103,7 +103,7 @@ class MetricsIngestCore:
         """Intervals to train restored models with."""
         self._log_time: datetime | None = None
         self._log_ms = 0
-        """The same in milliseconds since the epoch; 0 while it is not known."""
+        """The log's time in milliseconds since the epoch; 0 while it is not known."""
         self._listening_since: datetime | None = None
         self._to_train: list[NodeMetricState] = []
         self._urgent: set[str] = set()

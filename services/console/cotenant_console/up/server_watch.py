@@ -48,27 +48,30 @@ class ServerFault:
 
 def server_fault(address: str, port: int) -> str:
     """Return the server's reported fault that a restart would cure. Empty if there is none, or it does not answer."""
-    connection = http.client.HTTPConnection(address, port, timeout=ANSWER_SECONDS)
+    answer = _health(address, port, "/healthz")
     try:
-        connection.request("GET", "/healthz")
-        answer = connection.getresponse()
-        body = json.loads(answer.read())
-    except (OSError, http.client.HTTPException, ValueError):
+        body = json.loads(answer[1]) if answer is not None else None
+    except ValueError:
         return ""
-    finally:
-        connection.close()
     error = str(body.get("error", "")) if isinstance(body, dict) else ""
     return error if any(part in error for part in CURABLE) else ""
 
 
 def server_answers(address: str, port: int) -> bool:
     """Whether the server with this monitoring port answers, and has JetStream."""
+    answer = _health(address, port, "/healthz?js-enabled-only=true")
+    return answer is not None and answer[0] == HTTPStatus.OK
+
+
+def _health(address: str, port: int, path: str) -> tuple[int, bytes] | None:
+    """Return status and body of the server's answer; None without one."""
     connection = http.client.HTTPConnection(address, port, timeout=ANSWER_SECONDS)
     try:
-        connection.request("GET", "/healthz?js-enabled-only=true")
-        return connection.getresponse().status == HTTPStatus.OK
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
     except (OSError, http.client.HTTPException):
-        return False
+        return None
     finally:
         connection.close()
 

@@ -248,7 +248,7 @@ class Executions:
         causes: tuple[str, ...],
         now: datetime,
         changes: Sequence[Change] = (),
-        figures: dict[str, int] = {},  # noqa: B006 - never modified
+        figures: dict[str, int] | None = None,
         pod: Key = ("", ""),
     ) -> Event:
         subject = self._subjects.get(topic)
@@ -256,7 +256,7 @@ class Executions:
             subject = self._subjects[topic] = execution_subject(self._node, topic)
         told = tuple(changes[:MAX_CHANGES])
         data = Execution(
-            node=self._node, topic=topic, summary=summary, changes=told, figures=figures, namespace=pod[0], pod=pod[1]
+            node=self._node, topic=topic, summary=summary, changes=told, figures=figures or {}, namespace=pod[0], pod=pod[1]
         )
         return Event(subject=subject, data=data, causes=causes, time=now, stream=EXECUTION)
 

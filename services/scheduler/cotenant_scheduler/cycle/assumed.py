@@ -151,10 +151,12 @@ class Assumed:
             known = before.sequence if before is not None else event.data.object_sequence
             folded.append((event, before, state.fold(event, known)))
         settle()
-        yield
-        restored = self._unfold(folded, state)
-        # A placement that is being stored has a new record, which gets its sequence.
-        self._batch = [(event, before, restored.get(event.subject, record)) for event, before, record in self._batch]
+        try:
+            yield
+        finally:
+            restored = self._unfold(folded, state)
+            # A placement that is being stored has a new record, which gets its sequence.
+            self._batch = [(event, before, restored.get(event.subject, record)) for event, before, record in self._batch]
 
     # -- the batch being stored ----------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from collections import Counter
 
 import msgspec
 
+from cotenant.domain.gangs import LABEL_POD_GROUP, MatchPolicy
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement
@@ -22,8 +23,6 @@ from cotenant_verification.checks.records import CommitSeen
 from cotenant_verification.promises.placements import new_placements
 
 PREFIX = "gang.scheduling.koordinator.sh/"
-POD_GROUP = "pod-group.scheduling.sigs.k8s.io"
-ONLY_WAITING, WAITING_AND_RUNNING, ONCE_SATISFIED = "only-waiting", "waiting-and-running", "once-satisfied"
 
 
 class _Metadata(msgspec.Struct, frozen=True):
@@ -56,14 +55,14 @@ class StatedGang(msgspec.Struct, frozen=True):
     least: int | None
     group: frozenset[str]
     """The gangs that are placed together, itself among them."""
-    policy: str = ONCE_SATISFIED
+    policy: str = MatchPolicy.ONCE_SATISFIED
 
     def needed(self, had: int, *, begun: bool) -> int:
         """Return how many of its pods must be placed at once. `had`: pods that have a place; `begun`: one of its group has."""
         least = self.least or 0
-        if self.policy == ONLY_WAITING:
+        if self.policy == MatchPolicy.ONLY_WAITING:
             return least
-        if self.policy == WAITING_AND_RUNNING:
+        if self.policy == MatchPolicy.WAITING_AND_RUNNING:
             return max(least - had, 0)
         return 0 if begun else least
 
@@ -75,7 +74,7 @@ def in_gang(pod: bytes | msgspec.Raw) -> bool:
 
 
 def _name(metadata: _Metadata) -> str:
-    name = metadata.labels.get(POD_GROUP) or metadata.annotations.get(f"{PREFIX}name", "")
+    name = metadata.labels.get(LABEL_POD_GROUP) or metadata.annotations.get(f"{PREFIX}name", "")
     return f"{metadata.namespace}/{name}" if name else ""
 
 
@@ -85,9 +84,9 @@ def gang_of(view: LogView, pod: bytes | msgspec.Raw, folded: int | None = None) 
     gang = _name(metadata)
     if not gang:
         return None
-    if POD_GROUP not in metadata.labels:
+    if LABEL_POD_GROUP not in metadata.labels:
         return _stated(gang, int(metadata.annotations[f"{PREFIX}min-available"]), metadata.annotations)
-    group = _pod_group(view, metadata.namespace, metadata.labels[POD_GROUP], folded)
+    group = _pod_group(view, metadata.namespace, metadata.labels[LABEL_POD_GROUP], folded)
     if group is None:
         return StatedGang(gang, None, frozenset((gang,)))
     return _stated(gang, group.spec.min_member, group.metadata.annotations)
@@ -95,7 +94,8 @@ def gang_of(view: LogView, pod: bytes | msgspec.Raw, folded: int | None = None) 
 
 def _stated(gang: str, least: int, annotations: dict[str, str]) -> StatedGang:
     groups: list[str] = msgspec.json.decode(annotations.get(f"{PREFIX}groups") or "[]")
-    return StatedGang(gang, least, frozenset(groups or [gang]), annotations.get(f"{PREFIX}match-policy", ONCE_SATISFIED))
+    policy = annotations.get(f"{PREFIX}match-policy", MatchPolicy.ONCE_SATISFIED)
+    return StatedGang(gang, least, frozenset(groups or [gang]), policy)
 
 
 def _pod_group(view: LogView, namespace: str, name: str, folded: int | None) -> _PodGroup | None:

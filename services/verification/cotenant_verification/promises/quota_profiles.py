@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cotenant.api.objects.metadata import LabelSelector
+from cotenant.api.objects.metadata import LabelSelector, ObjectMeta
 from cotenant.domain.quota.names import ANNOTATION_TOTAL, LABEL_PARENT
 from cotenant.events.node.runs import ExecutorStatus
 from cotenant.events.objects import ObjectStored
@@ -27,14 +27,6 @@ from cotenant_verification.checks.log_view import LogView
 COMPARED = (CPU, MEMORY)
 
 
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    namespace: str = ""
-    name: str = ""
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    deletion_timestamp: str | None = None
-
-
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     quota_name: str = ""
     resource_ratio: str = "1"
@@ -43,7 +35,7 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Object(msgspec.Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
+    metadata: ObjectMeta = ObjectMeta()
     spec: _Spec = _Spec()
 
 

@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from cotenant.api.objects.pod_resources import pod_requests
+from cotenant.domain.gangs import MatchPolicy
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, Waiting
 from cotenant.model.subjects import pod_subject, waiting_subject
@@ -26,7 +27,7 @@ from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import LogView
 from cotenant_verification.checks.needs import gates_of
 from cotenant_verification.promises.filters import JUST_NOW, now_and_before
-from cotenant_verification.promises.gangs import ONCE_SATISFIED, StatedGang, gang_of
+from cotenant_verification.promises.gangs import StatedGang, gang_of
 
 PodKey = tuple[str, str]
 
@@ -39,7 +40,7 @@ def no_waiting_gang_fits(moment: Moment) -> Wrong:
         if _waits_for_something_else(moment, members.keys()):
             continue
         begun = any(had[gang] for gang in group)
-        one_by_one = begun and all(gangs[gang].policy == ONCE_SATISFIED for gang in members.values())
+        one_by_one = begun and all(gangs[gang].policy == MatchPolicy.ONCE_SATISFIED for gang in members.values())
         if any(gangs[gang].least is None for gang in members.values()):
             moment.counts["gangs waiting for their PodGroup"] += 1
             continue

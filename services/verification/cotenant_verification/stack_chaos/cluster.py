@@ -39,7 +39,7 @@ from cotenant_console.up.server_watch import ServerFault, keep_storing, verdict
 from cotenant_console.up.services import DECIDING, environment, module_of
 from cotenant_console.up.stack import is_ready
 from cotenant_console.up.supervisor import ProcessSpec, Supervisor
-from cotenant_verification.stack_chaos.disks import STORE_BYTES, ServerDisk, close_all
+from cotenant_verification.stack_chaos.disks import STORE_BYTES, ServerDisk
 from cotenant_verification.stack_chaos.network import Relay
 
 SERVERS = ("nats-server-1", "nats-server-2", "nats-server-3")
@@ -205,10 +205,10 @@ class ServerCluster:
         for relay in self._relays():
             await relay.close()
 
-
     def close(self, *, keep: bool) -> None:
         """Give the servers' disks back. `keep`: what is on them stays in the folder."""
-        close_all(self.disks.values(), keep=keep)
+        for disk in self.disks.values():
+            disk.close(keep=keep)
 
 
 async def _ready(port: int, credentials: Credentials | None) -> bool:

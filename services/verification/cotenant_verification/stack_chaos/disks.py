@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 
 CLONE_NEWNS = 0x0002_0000
@@ -70,12 +69,6 @@ class ServerDisk:
         if keep:
             self.folder.rmdir()
             beside.rename(self.folder)
-
-
-def close_all(disks: Iterable[ServerDisk], *, keep: bool) -> None:
-    """Unmount them."""
-    for disk in disks:
-        disk.close(keep=keep)
 
 
 def _called(result: int, what: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from random import Random
 
-from cotenant_verification.workload.schedule import LONG_MS, SETTLE_MS, Header, ScheduleEntry
+from cotenant_verification.workload.schedule import LONG_MS, Header, ScheduleEntry, moments
 
 EVERY_MS = 90_000
 """Between two gangs, on average."""
@@ -25,30 +25,31 @@ def gangs(header: Header, capacity: int) -> list[ScheduleEntry]:
 def _annotated(header: Header, capacity: int) -> list[ScheduleEntry]:
     chance = Random(f"gangs/{header.seed}")
     entries: list[ScheduleEntry] = []
-    at, number = float(SETTLE_MS), 0
-    while True:
-        at += chance.expovariate(1.0 / EVERY_MS)
-        if at >= header.span_ms - 30_000:
-            return entries
-        names = [f"gang-{number}", f"gang-{number + 1}"] if chance.random() < 0.2 else [f"gang-{number}"]
+    number = 0
+    for at in moments(chance, EVERY_MS, header.span_ms - 30_000):
+        names = _names(chance, "gang", number)
         number += len(names)
         for name in names:
             entries += _gang(chance, header, capacity, name, names, int(at))
+    return entries
+
+
+def _names(chance: Random, word: str, number: int) -> list[str]:
+    """Of one gang, or of the two of a group."""
+    return [f"{word}-{number + index}" for index in range(2 if chance.random() < 0.2 else 1)]
 
 
 def _with_pod_groups(header: Header, capacity: int) -> list[ScheduleEntry]:
     chance = Random(f"podgroups/{header.seed}")
     entries: list[ScheduleEntry] = []
-    at, number = float(SETTLE_MS), 0
-    while True:
-        at += chance.expovariate(1.0 / POD_GROUP_EVERY_MS)
-        if at >= header.span_ms - 60_000:
-            return entries
-        names = [f"crew-{number + index}" for index in range(2 if chance.random() < 0.2 else 1)]
+    number = 0
+    for at in moments(chance, POD_GROUP_EVERY_MS, header.span_ms - 60_000):
+        names = _names(chance, "crew", number)
         number += len(names)
         policy = chance.choice(("", "only-waiting", "waiting-and-running"))
         for name in names:
             entries += _crew(chance, capacity, name, names, policy, int(at))
+    return entries
 
 
 def _crew(

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from cotenant.domain.gangs import LABEL_POD_GROUP
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant_console.api.client import Document, Json
 from cotenant_verification.simulate.openb import GPU_MODEL_LABEL, NVIDIA_GPU, asked_gpus
 from cotenant_verification.workload.pod_constraints import REVISION_LABEL, ZONE, constrain
 from cotenant_verification.workload.schedule import located
 
-POD_GROUP = "pod-group.scheduling.sigs.k8s.io"
 GANG = "gang.scheduling.koordinator.sh"
 QUOTA = "quota.scheduling.koordinator.sh"
 QOS_LABEL = "koordinator.sh/qosClass"
@@ -83,7 +83,7 @@ def pod(target: str, args: Args) -> Document:
         if "gang_groups" in args:
             annotations[f"{GANG}/groups"] = json.dumps(str(args["gang_groups"]).split("|"))
     if "pod_group" in args:
-        labels[POD_GROUP] = str(args["pod_group"])
+        labels[LABEL_POD_GROUP] = str(args["pod_group"])
     metadata: Document = {"name": name, "namespace": namespace, "labels": labels, "annotations": annotations}
     if "app" in args:
         uid = f"uid-{namespace}-{args['app']}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from random import Random
 
-from cotenant_verification.workload.schedule import SETTLE_MS, Header, ScheduleEntry
+from cotenant_verification.workload.schedule import SETTLE_MS, Header, ScheduleEntry, moments
 
 EVERY_MS = 60_000
 """Between two reservations, on average."""
@@ -18,13 +18,9 @@ def reservations(header: Header, capacity: int) -> list[ScheduleEntry]:
     """Return the entries."""
     chance = Random(f"reservations/{header.seed}")
     entries: list[ScheduleEntry] = []
-    at, number = float(SETTLE_MS), 0
-    while True:
-        at += chance.expovariate(1.0 / EVERY_MS)
-        if at >= header.span_ms - 30_000:
-            return entries
+    for number, at in enumerate(moments(chance, EVERY_MS, header.span_ms - 30_000)):
         entries += _reservation(chance, header, capacity, f"reservation-{number}", int(at))
-        number += 1
+    return entries
 
 
 def _reservation(chance: Random, header: Header, capacity: int, name: str, at_ms: int) -> list[ScheduleEntry]:

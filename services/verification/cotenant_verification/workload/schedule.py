@@ -6,9 +6,10 @@ shrunk and replayed. An entry whose target is not there when its moment comes do
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
+from random import Random
 from typing import Annotated
 
 import msgspec
@@ -18,7 +19,14 @@ from cotenant.log.contract import TOMBSTONE_TTL_SECONDS
 SETTLE_MS = 4_000
 """Namespaces, quotas and the configuration come before it, pods and faults after."""
 LONG_MS = 600_000
-"""Shorter runs have no PodGroups and no quota profiles: some seconds of load are soon used up."""
+"""Shorter runs have no PodGroups and no quota profiles: these come, change and go within minutes."""
+
+
+def moments(chance: Random, every_ms: int, until_ms: int) -> Iterator[float]:
+    """Yield moments from SETTLE_MS to before `until_ms`, `every_ms` apart on average."""
+    at = float(SETTLE_MS)
+    while (at := at + chance.expovariate(1.0 / every_ms)) < until_ms:
+        yield at
 
 
 def ms(count: int) -> timedelta:

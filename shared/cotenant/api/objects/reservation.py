@@ -6,7 +6,7 @@ import msgspec
 
 from cotenant.api.objects.metadata import LabelSelector, ObjectMeta, OwnerReference, View
 from cotenant.api.objects.node import Taint
-from cotenant.api.objects.pod import PodSpec
+from cotenant.api.objects.pod import NodeSelectorTerm, PodSpec, Toleration
 from cotenant.api.objects.policies import ObjectReference
 from cotenant.model.by_identity import by_identity
 
@@ -25,6 +25,27 @@ class OwnerRule(View, frozen=True, kw_only=True):
     object: ObjectReference | None = None
     controller: ControllerReference | None = None
     label_selector: LabelSelector | None = None
+
+
+class RequiredReservations(View, frozen=True, kw_only=True):
+    """Terms of which one must hold for a reservation."""
+
+    reservation_selector_terms: list[NodeSelectorTerm] = []
+
+
+class StatedAffinity(View, frozen=True, kw_only=True):
+    """What a pod's annotation says of the reservations that it must use one of."""
+
+    name: str = ""
+    required: RequiredReservations | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    reservation_selector: dict[str, str] = {}
+    tolerations: list[Toleration] = []
+
+
+class StatedExactMatch(View, frozen=True, kw_only=True):
+    """What a pod's annotation says of the resources that its reservation must have exactly as requested."""
+
+    resource_names: list[str] = []
 
 
 class PodTemplate(View, frozen=True, kw_only=True):

@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from cotenant.api.objects.metadata import View
 from cotenant.api.objects.node import Taint
 from cotenant.api.objects.pod import NodeSelectorTerm, Toleration
+from cotenant.api.objects.reservation import StatedAffinity, StatedExactMatch
 from cotenant.api.objects.selectors import any_node_term_holds
 from cotenant.domain.reservations.names import ANNOTATION_AFFINITY, ANNOTATION_EXACT_MATCH, LABEL_IGNORED
 from cotenant.domain.tolerations import tolerated, untolerated
@@ -30,23 +30,8 @@ class AffinityError(ValueError):
     """An annotation of a pod cannot be read; the text says which and why."""
 
 
-class _Required(View, frozen=True, kw_only=True):
-    reservation_selector_terms: list[NodeSelectorTerm] = []
-
-
-class _Affinity(View, frozen=True, kw_only=True):
-    name: str = ""
-    required: _Required | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
-    reservation_selector: dict[str, str] = {}
-    tolerations: list[Toleration] = []
-
-
-class _Exact(View, frozen=True, kw_only=True):
-    resource_names: list[str] = []
-
-
-_AFFINITY = msgspec.json.Decoder(_Affinity)
-_EXACT = msgspec.json.Decoder(_Exact)
+_AFFINITY = msgspec.json.Decoder(StatedAffinity)
+_EXACT = msgspec.json.Decoder(StatedExactMatch)
 
 
 class ReservationAffinity(msgspec.Struct, frozen=True):

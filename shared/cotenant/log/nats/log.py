@@ -144,10 +144,7 @@ class NatsLog(Lookups):
             if len(body) > MAX_MESSAGE_BYTES:
                 text = f"{event.subject} is {len(body)} bytes; at most {MAX_MESSAGE_BYTES}"
                 return Refused(text, wrong_sequence=False, too_large=True)
-            lines = header_lines(
-                event, write.expected, write.message_id, self.longest_ttl_seconds, write.expected_subject
-            )
-            messages.append((event.subject, lines, body))
+            messages.append((event.subject, header_lines(write, self.longest_ttl_seconds), body))
         try:
             ack = await self._send(messages)
         except API_ERRORS as error:
@@ -193,7 +190,8 @@ class NatsLog(Lookups):
     async def publish(self, event: Event) -> int | None:
         """See `cotenant.log.contract.Log`."""
         try:
-            ack = await self._send([(event.subject, header_lines(event, message_id=event.id), encode_event(event))])
+            lines = header_lines(Write(event=event, message_id=event.id))
+            ack = await self._send([(event.subject, lines, encode_event(event))])
         except API_ERRORS as error:
             self.refused["no_answer"] += 1
             logger.warning("not confirmed on %s: %s: %s", event.subject, type(error).__name__, error, extra=about(event))

@@ -10,7 +10,7 @@ from secrets import token_urlsafe
 
 import msgspec
 
-from cotenant.events.envelope import Event
+from cotenant.log.contract import Write
 from cotenant.log.nats.decoding import EXPECTED_SUBJECT, REPLACES
 from cotenant.log.nats.jetstream import ANSWER_SECONDS, JetStreamError
 from cotenant.log.nats.wire import BusClient, frame
@@ -34,16 +34,15 @@ class Ack(msgspec.Struct):
 _ACK = msgspec.json.Decoder(Ack)
 
 
-def header_lines(
-    event: Event, expected: int | None = None, message_id: str = "", longest_ttl: int = 0, expected_subject: str = ""
-) -> bytes:
+def header_lines(write: Write, longest_ttl: int = 0) -> bytes:
     """Return the header lines with a message's kind and expectation. `longest_ttl` (seconds, 0: none) cuts
-    the TTL of a tombstone. `expected_subject`: see `cotenant.log.contract.Write`."""
-    lines = b"" if expected is None else b"Nats-Expected-Last-Subject-Sequence: %d\r\n" % expected
-    if expected_subject:
-        lines += b"%b: %b\r\n" % (EXPECTED_SUBJECT.encode(), expected_subject.encode())
-    if message_id:
-        lines += b"Nats-Msg-Id: %b\r\n" % message_id.encode()
+    the TTL of a tombstone."""
+    event = write.event
+    lines = b"" if write.expected is None else b"Nats-Expected-Last-Subject-Sequence: %d\r\n" % write.expected
+    if write.expected_subject:
+        lines += b"%b: %b\r\n" % (EXPECTED_SUBJECT.encode(), write.expected_subject.encode())
+    if write.message_id:
+        lines += b"Nats-Msg-Id: %b\r\n" % write.message_id.encode()
     if event.tombstone:
         lines += b"Nats-Rollup: sub\r\n"
     elif event.replaces:

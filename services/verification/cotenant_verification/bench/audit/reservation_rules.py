@@ -22,9 +22,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from cotenant.api.objects.metadata import LabelSelectorRequirement, OwnerReference, View
-from cotenant.api.objects.pod import NodeSelectorTerm, Pod, PodSpec, Toleration
-from cotenant.api.objects.reservation import ControllerReference, OwnerRule, Reservation
+from cotenant.api.objects.metadata import LabelSelectorRequirement, OwnerReference
+from cotenant.api.objects.pod import NodeSelectorTerm, Pod, PodSpec
+from cotenant.api.objects.reservation import ControllerReference, OwnerRule, Reservation, StatedAffinity, StatedExactMatch
 from cotenant.domain.reservations.names import (
     ANNOTATION_AFFINITY,
     ANNOTATION_EXACT_MATCH,
@@ -36,21 +36,6 @@ from cotenant.model.quantities import resource_amount
 from cotenant_verification.bench.audit.rooms import holds, selects, tolerated
 
 HARD = ("NoSchedule", "NoExecute")
-
-
-class _Required(View, frozen=True, kw_only=True):
-    reservation_selector_terms: list[NodeSelectorTerm] = []
-
-
-class _Affinity(View, frozen=True, kw_only=True):
-    name: str = ""
-    required: _Required | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
-    reservation_selector: dict[str, str] = {}
-    tolerations: list[Toleration] = []
-
-
-class _Exact(View, frozen=True, kw_only=True):
-    resource_names: list[str] = []
 
 
 class _Resources(msgspec.Struct, frozen=True):
@@ -72,20 +57,18 @@ def owners_match(owners: Sequence[OwnerRule], pod: Pod) -> bool:
 
 
 def _is_owner(rule: OwnerRule, pod: Pod) -> bool:
-    metadata, wanted = pod.metadata, rule.object
-    if wanted is not None:
-        if wanted.uid and wanted.uid != metadata.uid:
+    metadata, wanted, controller = pod.metadata, rule.object, rule.controller
+    if wanted is not None and not _agree(
+        (wanted.uid, metadata.uid),
+        (wanted.name, metadata.name),
+        (wanted.namespace, metadata.namespace),
+        (wanted.api_version, "v1"),
+    ):
+        return False
+    if controller is not None:
+        if not _agree((controller.namespace, metadata.namespace)):
             return False
-        if wanted.name and wanted.name != metadata.name:
-            return False
-        if wanted.namespace and wanted.namespace != metadata.namespace:
-            return False
-        if wanted.api_version and wanted.api_version != "v1":
-            return False
-    if rule.controller is not None:
-        if rule.controller.namespace and rule.controller.namespace != metadata.namespace:
-            return False
-        if not any(_is_controller(rule.controller, reference) for reference in metadata.owner_references):
+        if not any(_is_controller(controller, reference) for reference in metadata.owner_references):
             return False
     return rule.label_selector is None or selects(rule.label_selector, metadata.labels)
 
@@ -93,13 +76,17 @@ def _is_owner(rule: OwnerRule, pod: Pod) -> bool:
 def _is_controller(wanted: ControllerReference, reference: OwnerReference) -> bool:
     if wanted.controller is not None and wanted.controller != (reference.controller is True):
         return False
-    if wanted.uid and wanted.uid != reference.uid:
-        return False
-    if wanted.name and wanted.name != reference.name:
-        return False
-    if wanted.kind and wanted.kind != reference.kind:
-        return False
-    return not wanted.api_version or wanted.api_version == reference.api_version
+    return _agree(
+        (wanted.uid, reference.uid),
+        (wanted.name, reference.name),
+        (wanted.kind, reference.kind),
+        (wanted.api_version, reference.api_version),
+    )
+
+
+def _agree(*pairs: tuple[str, str]) -> bool:
+    """Whether each wanted text that is given is the one found."""
+    return all(wanted in ("", found) for wanted, found in pairs)
 
 
 def refuses(
@@ -112,7 +99,7 @@ def refuses(
     affinity = None
     if needs_one(pod):
         try:
-            affinity = msgspec.json.decode(annotations[ANNOTATION_AFFINITY], type=_Affinity)
+            affinity = msgspec.json.decode(annotations[ANNOTATION_AFFINITY], type=StatedAffinity)
         except msgspec.DecodeError:
             return "the pod's reservation affinity cannot be read"
     if affinity is not None and affinity.name:
@@ -135,7 +122,7 @@ def refuses(
     return ""
 
 
-def _selects(affinity: _Affinity, name: str, labels: Mapping[str, str]) -> bool:
+def _selects(affinity: StatedAffinity, name: str, labels: Mapping[str, str]) -> bool:
     if any(labels.get(key) != value for key, value in affinity.reservation_selector.items()):
         return False
     return affinity.required is None or any(
@@ -153,7 +140,7 @@ def _term_holds(term: NodeSelectorTerm, name: str, labels: Mapping[str, str]) ->
 
 
 def _equals_exactly(text: str, requests: Mapping[str, int], held: Mapping[str, int]) -> bool:
-    for name in msgspec.json.decode(text, type=_Exact).resource_names if text else ():
+    for name in msgspec.json.decode(text, type=StatedExactMatch).resource_names if text else ():
         if name not in requests and name not in held:
             return True
         if requests.get(name) != held.get(name):
