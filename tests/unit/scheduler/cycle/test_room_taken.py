@@ -1,5 +1,5 @@
-"""Whatever a decision stores beside new placements, these leave it room: pods that are resized, that name their node, that end, that
-begin and cease to act as reservations, several changes of one pod at once."""
+"""Whatever a decision stores beside new placements, these leave it room: pods that are resized, that name their node, that end,
+that begin and cease to act as reservations, several changes of one pod at once."""
 
 from __future__ import annotations
 
@@ -67,10 +67,9 @@ class Cluster:
                 self.change(sorted(self.documents)[number % len(self.documents)], change)
         for kind, (cpu, memory) in come:
             name = f"p{self.story.sequence:03}"
-            amounts = {"cpu": str(cpu), "memory": f"{memory}Gi"}
-            labels = WEB if kind == "for" else {}
-            named = {"nodeName": kind} if kind in OFFERED else {}
-            self.documents[name] = acting(name, **amounts) if kind == "acts" else pod(name, labels=labels, **amounts, **named)
+            build: Any = acting if kind == "acts" else pod
+            more: dict[str, Any] = {"labels": WEB} if kind == "for" else {"nodeName": kind} if kind in OFFERED else {}
+            self.documents[name] = build(name, cpu=str(cpu), memory=f"{memory}Gi", **more)
             self.story.pod(self.documents[name])
 
     def change(self, name: str, change: Mapping[str, Any]) -> None:
@@ -132,10 +131,14 @@ def counted(there: Sequence[Placement], before: Mapping[str, Placement], resourc
     """What placements on a node count: of one that acts as a reservation and its users the larger amount."""
     amounts = {data.uid: max(data.requests[resource], before.get(data.uid, data).requests[resource]) for data in there}
     rooms: dict[str, dict[str, int]] = {}
+    alone = 0
     for data in there:
         used = data.allocation.reservation if data.allocation is not None else None
-        rooms.setdefault(used.uid if used is not None else data.uid, {})[data.uid] = amounts[data.uid]
-    return sum(max(of.get(room, 0), sum(of.values()) - of.get(room, 0)) for room, of in rooms.items())
+        if used is None:
+            alone += amounts[data.uid]
+        else:
+            rooms.setdefault(used.uid, {})[data.uid] = amounts[data.uid]
+    return alone + sum(max(of.get(room, 0), sum(of.values()) - of.get(room, 0)) for room, of in rooms.items())
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

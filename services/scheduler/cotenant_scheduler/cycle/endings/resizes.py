@@ -13,7 +13,6 @@ import msgspec
 from cotenant.api.objects.pod import decode_pod
 from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.domain.resizing import next_resize, pod_with_resources, stated
-from cotenant.events.placements import PlacementPhase
 from cotenant.events.resizes import PlacementResize
 from cotenant.model.names import RESOURCE_PODS
 from cotenant.model.quantities import QuantityError

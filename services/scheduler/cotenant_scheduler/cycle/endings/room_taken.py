@@ -1,11 +1,11 @@
 """The room that a decision takes before it finds pods a node: what is placed in the same decision must leave it alone.
 
-In: the events that follow from changed pods (`cycle.endings.endings`), the records of those pods. Out: placements to count while
-others are placed (`Assumed.counted`):
+In: the events that follow from changed pods (`cycle.endings.endings`), the records of those pods. Out: placements to count
+while others are placed (`Assumed.counted`):
 
     of a pod that names its node, its placement
     of a pod that is resized and grows, also while it ends: its placement with the larger of what it had and what it asks for
-    of a pod that no longer acts as a reservation, its placement beside its user, with whom it shared its room
+    of a pod that no longer acts as a reservation: its placement beside its user, with whom it shared its room
 The room that a decision gives back (a resize that the node has finished, a placement that is gone, a reservation that is over) is
 free in the next decision: a node may read the end after the placements that would use it.
 """
