@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cotenant.api.objects.pod import decode_pod
 from cotenant.domain.resizing import stated
+from cotenant.events.envelope import Event
 from cotenant.events.node.runs import ContainerRun, RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.resizes import ResizeState, ResizeStatus
@@ -112,9 +113,8 @@ class Cluster:
     def decide(self) -> None:
         """On no node do the pods that are given it count more than it has beside the others, as those were or as they are."""
         before = {data.uid: data for data in self.placements()}
-        again = self.story.core.decide(self.story.now)
-        assert self.story.core.decide(self.story.now) == again, "what was counted for a decision is taken back"
-        self.story.decide()
+        first = placements_in(self.story.core.decide(self.story.now))
+        assert placements_in(self.story.decide()) == first, "what was counted for a decision is taken back"
         for name in OFFERED:
             there = [data for data in self.placements() if data.node == name]
             others = [data for data in there if data.uid in before or data.reason == NAMED_BY_POD]
@@ -125,6 +125,10 @@ class Cluster:
             if data.phase is PlacementPhase.TERMINATING and len(self.documents) % 2:
                 self.story.run(data.node, data.name, RunPhase.STOPPED, uid=data.uid)
         self.story.later(1)
+
+
+def placements_in(events: Sequence[Event]) -> list[tuple[str, Any]]:
+    return [(event.subject, event.data) for event in events if isinstance(event.data, Placement)]
 
 
 def counted(there: Sequence[Placement], before: Mapping[str, Placement], resource: str) -> int:

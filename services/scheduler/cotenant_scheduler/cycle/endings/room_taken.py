@@ -6,8 +6,8 @@ while others are placed (`Assumed.counted`):
     of a pod that names its node, its placement
     of a pod that is resized and grows, also while it ends: its placement with the larger of what it had and what it asks for
     of a pod that no longer acts as a reservation: its placement beside its user, with whom it shared its room
-The room that a decision gives back (a resize that the node has finished, a placement that is gone, a reservation that is over) is
-free in the next decision: a node may read the end after the placements that would use it.
+The room that a decision gives back (a resize that the node has finished, a placement that is gone, a reservation that is over)
+is free in the next decision: a node may read the end after the placements that would use it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def _nothing_given_back(stood: Placement, data: Placement) -> Placement:
     data = msgspec.structs.replace(data, phase=stood.phase, terminating_at=stood.terminating_at)
     if all(amount <= data.requests.get(name, 0) for name, amount in stood.requests.items()):
         return data
-    requests = {name: max(stood.requests.get(name, 0), data.requests.get(name, 0)) for name in {**stood.requests, **data.requests}}
+    had, asked = stood.requests, data.requests
+    requests = {name: max(had.get(name, 0), asked.get(name, 0)) for name in {**had, **asked}}
     try:
         resize = PlacementResize(sequence=data.object_sequence, counted=larger(_counted(data), _counted(stood)))
     except (msgspec.DecodeError, QuantityError):
