@@ -31,7 +31,7 @@ from cotenant.events.envelope import Event
 from cotenant.model.quantities import QuantityError
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.endings.endings import Endings
-from cotenant_scheduler.cycle.endings.resizes import taking_room
+from cotenant_scheduler.cycle.endings.room_taken import taking_room
 from cotenant_scheduler.cycle.folding import StateFolding
 from cotenant_scheduler.cycle.nominations import Nominations
 from cotenant_scheduler.cycle.ordering.walk import States

@@ -146,6 +146,21 @@ def test_the_mode_may_be_set_and_taken_back_while_the_pod_runs() -> None:
     assert story.requested(where) == 12000
 
 
+def test_a_pod_that_comes_when_the_mode_is_taken_back_finds_both_counted() -> None:
+    story = story_with(acting("holder", cpu="3"))
+    where = story.node_of("holder")
+    assert where is not None
+    story.node_deleted("n2" if where == "n1" else "n1")
+    story.pod(pod("web-0", cpu="3", labels=WEB))
+    story.settle()
+    assert story.requested(where) == 3000
+    story.pod(acting("holder", cpu="3", mode="Runnable"))
+    story.pods(pod("q", cpu="2"), pod("r", cpu="2"))
+    story.settle()
+    assert (story.node_of("q"), story.node_of("r")) == (where, None)
+    assert story.requested(where) == 8000
+
+
 def test_the_user_stays_when_the_pod_ends_and_counts_by_itself_then() -> None:
     story = story_with(acting("holder", cpu="6"))
     story.pod(pod("web-0", cpu="4", labels=WEB))

@@ -185,6 +185,19 @@ def test_a_pod_belongs_to_one_reservation() -> None:
     assert (story.used("web-0"), story.phase("second")) == ("first", "Pending")
 
 
+def test_a_pod_is_taken_by_one_of_two_reservations_that_come_together() -> None:
+    story = story_with(pod("web-0", cpu="4", labels=WEB), cpu="20")
+    for name in ("first", "second"):
+        story.reservation(taking(name, labels=ONLY))
+    decided = story.decide()
+    assert len({event.subject for event in decided}) == len(decided)
+    story.settle()
+    assert (story.used("web-0"), story.phase("second")) == ("first", "Pending")
+    story.pod(pod("web-1", cpu="4", labels=WEB))
+    story.settle()
+    assert story.used("web-1") == "second"
+
+
 def test_alike_reservations_of_which_one_pre_allocates_do_not_refuse_each_other() -> None:
     story = story_with(pod("web-0", cpu="4", labels=WEB), cpu="4")
     story.reservation(reservation("plain", cpu="4", memory="8Gi", created="2026-01-01T10:00:00Z", allocatePolicy="Restricted"))

@@ -151,6 +151,7 @@ class Placing:
         """Return the placements and, if the whole queue was looked at, the waiting events; at most `limit`. What is placed
         stays assumed until it is stored or rolled back."""
         self._preempting.begin()
+        self._pre_allocation.begin()
         self._waiting.now = now
         self._nodes.rank()
         self._nodes.expire(microseconds(now))

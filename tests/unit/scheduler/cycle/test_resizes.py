@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from cotenant.events.node.runs import RunPhase
-from cotenant.events.placements import Placement
+from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.resizes import ContainerResources, ResizeState, ResizeStatus
 from cotenant_scheduler.core import SchedulerCore
-from tests.unit.scheduler.builders_scheduler import NOW, Story, node, pod
+from tests.unit.scheduler.builders_scheduler import GIB, NOW, Story, node, pod
 
 LABEL = {"quota.scheduling.koordinator.sh/name": "team"}
 
@@ -87,6 +87,38 @@ def test_a_pod_that_comes_with_the_resize_of_another_is_placed_beside_what_that_
     waiting = story.waiting("r")
     assert waiting is not None
     assert lacking in waiting.message
+
+
+def test_a_pod_that_grows_and_is_deleted_holds_what_is_stored_for_it_beside_the_pods_placed_then() -> None:
+    story = story_with("1")
+    story.run("a", "p", RunPhase.RUNNING)
+    story.settle()
+    story.pod(pod("p", cpu="3", labels=LABEL, deleting=True))
+    story.pods(pod("q"), pod("r"))
+    story.settle()
+    assert (placed(story).phase, placed(story).requests["cpu"]) == (PlacementPhase.TERMINATING, 3000)
+    assert (story.node_of("q"), story.node_of("r")) == ("a", None)
+
+
+def test_what_a_pod_gives_back_is_given_to_others_once_that_is_stored_also_if_it_takes_something_else() -> None:
+    """Of 4 GiB it has 3, and 1 when the first resize is done; meanwhile it asks for another CPU."""
+    story = Story()
+    story.node(node("a", cpu="4", memory="4Gi"))
+    story.pod(pod("p", memory="3Gi"))
+    story.settle()
+    story.pod(pod("p", memory="1Gi"))
+    story.settle()
+    found = placed(story).resize
+    assert found is not None
+    wanted = {"cpu": "1", "memory": "1Gi"}
+    done = (ContainerResources(name="main", requests=wanted, limits=wanted),)
+    status = ResizeStatus(sequence=found.sequence, state=ResizeState.DONE, admitted=done)
+    story.run("a", "p", RunPhase.RUNNING, resize=status)
+    story.pod(pod("p", cpu="2", memory="1Gi"))
+    story.pod(pod("q", memory="2Gi"))
+    by_decision = [[e.data.name for e in story.decide() if isinstance(e.data, Placement)] for _ in range(2)]
+    assert by_decision == [["p"], ["q"]]
+    assert placed(story).requests == {"cpu": 2000, "memory": GIB}
 
 
 @pytest.mark.parametrize(("state", "left"), [(ResizeState.DEFERRED, 2000), (ResizeState.INFEASIBLE, 1000)])

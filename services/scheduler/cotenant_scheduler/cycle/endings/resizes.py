@@ -1,27 +1,22 @@
 """What a placement says of a resize in place, and the amounts that are counted for it.
 
 In: the record of a pod, one of its placements. Out: the resize as the placement shall say it, by the pod's object and the
-report of its node (`cotenant.domain.resizing`); its requests; which of decided placements take more room.
+report of its node (`cotenant.domain.resizing`); its requests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
 from cotenant.api.objects.pod import decode_pod
 from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.domain.resizing import next_resize, pod_with_resources, stated
-from cotenant.events.envelope import Event
-from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.resizes import PlacementResize
 from cotenant.model.names import RESOURCE_PODS
 from cotenant.model.quantities import QuantityError
-from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.pod_records import PlacementRecord, PodRecord
-
-_BOUND = PlacementPhase.BOUND
 
 
 def resize_of(record: PodRecord, node: str, placed: PlacementRecord) -> PlacementResize | None:
@@ -52,17 +47,3 @@ def resized_requests(document: msgspec.Raw, resize: PlacementResize, otherwise: 
         return dict(otherwise)
     requests.pop(RESOURCE_PODS, None)
     return requests
-
-
-def taking_room(events: Sequence[Event], records: Mapping[PodKey, PodRecord]) -> list[Event]:
-    """Return the placements among decided events that count more on their node than the state does: of pods that name it and of
-    pods that are resized and grow."""
-    found: list[Event] = []
-    for event in events:
-        data = event.data
-        if isinstance(data, Placement) and data.phase is _BOUND and not event.tombstone:
-            placed = records[data.namespace, data.name].placements.get(data.node)
-            had = placed.data.requests if placed is not None else {}
-            if any(amount > had.get(name, 0) for name, amount in data.requests.items()):
-                found.append(event)
-    return found

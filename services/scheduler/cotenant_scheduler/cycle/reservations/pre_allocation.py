@@ -78,6 +78,12 @@ class PreAllocation:
         self._pods = pods
         self._unsettled = unsettled
         self._given = given
+        self._taken: set[PodKey] = set()
+        """Pods that the current decision has made owners."""
+
+    def begin(self) -> None:
+        """Start a decision: drop what the previous one took (it is folded by now, or was not stored)."""
+        self._taken.clear()
 
     def room(
         self, record: ReserveRecord, asks: TakesPods, evaluation: Evaluation, free: int
@@ -95,6 +101,7 @@ class PreAllocation:
             return []
         used = ReservationUsed(name=record.name, uid=record.uid)
         causes = (f"LOG:{record.object_sequence}",)
+        self._taken.update(pod.key for pod in taken)
         return [self._given(pod, self._nodes.names[row], used, causes) for pod in taken]
 
     def choose(self, record: ReserveRecord, asks: TakesPods, evaluation: Evaluation) -> Taken | None:
@@ -126,7 +133,9 @@ class PreAllocation:
             return None
         data = placed.data
         used = data.allocation.reservation if data.allocation is not None else None
-        if data.phase is not _BOUND or data.uid != facts.uid or used is not None or key in self._unsettled:
+        if data.phase is not _BOUND or data.uid != facts.uid or used is not None:
+            return None
+        if key in self._unsettled or key in self._taken:
             return None
         if facts.traits.acts or len(pod.placements) > 1 or not _within(held, [pod]):
             return None
