@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -247,8 +248,9 @@ def test_a_running_process_survives_its_executor(stack: Stack) -> None:
     wait_for("its group to go", lambda: not procs.exists())
 
 
-def test_a_second_scheduler_does_no_harm_and_events_say_so(stack: Stack) -> None:
+def test_a_second_scheduler_does_no_harm_and_events_say_which_one_decides(stack: Stack) -> None:
     began = wait_for("the log's end", lambda: stack.get("apis/cotenant.io/v1/status"))["log"]["lastSequence"]
+    first = wait_for("the first's process", lambda: stack.pid("scheduler"))
     access = nats_access(stack, "scheduler")
     flags = ["--nats", stack.endpoint["nats"], "--nats-creds", str(access.credentials), "--nats-ca", str(access.ca)]
     flags += ["--replica", "second", "--http-port", "-1"]
@@ -257,25 +259,38 @@ def test_a_second_scheduler_does_no_harm_and_events_say_so(stack: Stack) -> None
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
+
+    def twins_come_and_go() -> None:
+        names = [f"twin-{number}" for number in range(20)]
+        stack.apply(*(simulated_pod(name) for name in names))
+        wait_for(
+            "the twins to run",
+            lambda: sum(pod["status"].get("phase") == "Running" for pod in stack.pods()) >= 20,
+        )
+        uids = [pod["metadata"]["uid"] for pod in stack.pods()]
+        assert len(uids) == len(set(uids))
+        stack.run("delete", "pod", *names)
+
+    def deciding() -> str:
+        printed = stack.run("events", "--since", str(began))
+        return [*re.findall(r"scheduler \(replica ([^)]+)\) decides from here on", printed), ""][-1]
+
     try:
         wait_for("the second's start", lambda: "replica second" in stack.run("events", "--since", str(began)))
-        names = [f"twin-{number}" for number in range(20)]
-
-        def refused() -> bool:
-            stack.apply(*(simulated_pod(name) for name in names))
-            wait_for(
-                "the twins to run",
-                lambda: sum(pod["status"].get("phase") == "Running" for pod in stack.pods()) >= 20,
-            )
-            uids = [pod["metadata"]["uid"] for pod in stack.pods()]
-            assert len(uids) == len(set(uids))
-            stack.run("delete", "pod", *names)
-            return "was refused, another replica committed first" in stack.run("events", "--since", str(began))
-
-        wait_for("a refused commit among the events", refused)
+        twins_come_and_go()
+        os.kill(first, signal.SIGSTOP)
+        try:
+            twins_come_and_go()
+        finally:
+            os.kill(first, signal.SIGCONT)
+        assert deciding() == "second"
+        twins_come_and_go()
     finally:
         second.terminate()
         second.wait(WAIT_SECONDS)
+    twins_come_and_go()
+    assert stack.pid("scheduler") == first
+    assert deciding() not in ("second", "")
 
 
 RUBBISH: list[tuple[str, dict[str, Any], str]] = [

@@ -102,9 +102,8 @@ class SchedulerCore:
         self._operating = OperatingPods(self.pods, self.reservations)
         of_reservations = ReservationEndings(self.reservations, self.nodes, self.pods.records, self._uid_of)
         self._nominations = Nominations(self.nodes)
-        acting, stops, nominated_to = self.pods.acting, self.pods.stops, self._nominations.wants
         self._endings = Endings(
-            self._node_cache.facts, self.ledger, of_reservations, acting, stops, nominated_to, checks_scheduler=late
+            self._node_cache.facts, self.ledger, of_reservations, self.pods.acting, self.pods.stops, checks_scheduler=late
         )
         self._reserving = Reserving(self.nodes, self.reservations, self.config.reservation, self.config.weights)
         self.queue = PodQueue(by_priority=self.config.queue.order is not QueueOrder.FIFO)

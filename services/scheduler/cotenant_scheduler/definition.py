@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from importlib.metadata import entry_points
 
 from cotenant.domain.quota.hooks import GROUP, HookError, HookFactory, made_hooks
 from cotenant.engine.definition import Question, ServiceDefinition
-from cotenant.events.envelope import Event
-from cotenant.events.placements import Placement, PlacementPhase
 from cotenant_scheduler.core import SchedulerCore
 from cotenant_scheduler.cycle.folding import FILTERS
 from cotenant_scheduler.debugging import answer
 from cotenant_scheduler.gauges import GAUGES
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig
 from cotenant_scheduler.state.stored_placements import PlacementView
-
-PACE = timedelta(milliseconds=100)
-_BOUND = PlacementPhase.BOUND
-
-
-def urgent(event: Event) -> bool:
-    """Return whether an event is urgent: a node waits for a placement, or a pod for the end of one. Other endings and waiting
-    reasons go with the next placement, or a little later."""
-    data = event.data
-    return isinstance(data, Placement) and (data.phase is _BOUND or data.awaited)
 
 
 def installed_factory(name: str) -> HookFactory | None:
@@ -46,14 +33,12 @@ def make_core(config: SchedulerConfig) -> SchedulerCore:
 
 DEFINITION = ServiceDefinition(
     name="scheduler",
-    core_version="10",
+    core_version="11",
     filters=FILTERS,
     views=(PlacementView,),
     config_type=SchedulerConfig,
     make_core=make_core,
-    pace=PACE,
     traced=("objects.core.pods.",),
-    urgent=urgent,
     gauges=GAUGES,
     questions=(Question("debug", answer),),
     summary="Places pods on nodes, in batches over arrays.",

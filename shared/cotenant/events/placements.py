@@ -48,7 +48,7 @@ class Placement(Payload, frozen=True, kw_only=True):
     are declared or end later move it without another placement. `figures`: the score, its parts by plugin (left out at 0), the
     node's figures that they are based on; of a terminating one they are with its cause, the bound one. `allocation`: its
     individual units, if any. `used_by`: of a pod that acts as a reservation, its user. `resize`: while the pod is resized in
-    place. `awaited`: of one that is gone, whether a pod waits for its room or its name.
+    place.
     """
 
     TYPE = "cotenant.placement.v1"
@@ -72,7 +72,6 @@ class Placement(Payload, frozen=True, kw_only=True):
     allocation: Allocation | None = None
     used_by: UsedBy | None = None
     resize: PlacementResize | None = None
-    awaited: bool = False
 
 
 class WaitingReason(Part, frozen=True, kw_only=True):

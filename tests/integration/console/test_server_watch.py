@@ -54,6 +54,11 @@ class ServerOnSmallDisk:
             except OSError:
                 return
 
+    def thread_states(self) -> set[str]:
+        """Return the states of its threads, as the kernel's letters."""
+        stats = Path(f"/proc/{self.process.pid}/task").glob("*/stat")
+        return {stat.read_text().rpartition(")")[2].split()[0] for stat in stats}
+
     def check(self) -> Result:
         """Run the health check."""
         monitor = f"http://{LOOPBACK}:{self.monitor_port}"
@@ -101,6 +106,7 @@ def test_a_stopped_server_does_not_answer_and_a_continued_one_does(server: Serve
     wait_for("the server", does_answer, WAIT_SECONDS)
     server.process.send_signal(signal.SIGSTOP)
     try:
+        wait_for("all its threads to stop", lambda: server.thread_states() == {"T"}, WAIT_SECONDS)
         assert not does_answer()
     finally:
         server.process.send_signal(signal.SIGCONT)

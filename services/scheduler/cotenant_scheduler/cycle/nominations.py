@@ -59,10 +59,6 @@ class Nominations:
         """Whether any pod is nominated, or any room counted."""
         return bool(self._folded or self._decided or self._counted)
 
-    def wants(self, node: str) -> bool:
-        """Return whether a pod that is nominated to this node waits for its room."""
-        return any(room.node == node for room in self._folded.values())
-
     def pod_changed(self, record: PodRecord) -> None:
         """Take a changed record: the pod may have become nominated, or ceased to be."""
         facts = record.facts

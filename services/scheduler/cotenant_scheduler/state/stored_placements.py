@@ -48,7 +48,6 @@ class PlacementView(PayloadView, frozen=True, kw_only=True):
     allocation: Allocation | None = None
     used_by: UsedBy | None = None
     resize: PlacementResize | None = None
-    awaited: bool = False
 
 
 class StoredPlacement(Value, frozen=True):

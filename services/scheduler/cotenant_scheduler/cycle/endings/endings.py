@@ -26,7 +26,7 @@ Over 300 lines: the rules share one record and depend on each other's results.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -61,11 +61,10 @@ class Endings:
 
     def __init__(
         self, nodes: Mapping[str, NodeMessages], quotas: QuotaLedger, reservations: ReservationEndings,
-        acting: Container[PodKey], stops: StopReports, nominated_to: Callable[[str], bool], *, checks_scheduler: bool,
+        acting: Container[PodKey], stops: StopReports, *, checks_scheduler: bool,
     ) -> None:
-        """`acting`: pods that act as reservations; `nominated_to`: whether a pod waits for room on this node."""
+        """`acting`: pods that act as reservations."""
         self._stops = stops
-        self._nominated_to = nominated_to
         self._acting = acting
         self._checks_scheduler = checks_scheduler
         self._nodes = nodes
@@ -271,7 +270,7 @@ class Endings:
         )
 
     def _gone(self, record: PodRecord, node: str, placed: PlacementRecord, reason: str) -> Event:
-        data, facts = placed.data, record.facts
+        data = placed.data
         run = record.run_of(node, data.uid)
         report = run[1] if run is not None else self._stops.of(node, record.key, placed)
         return ending(
@@ -285,7 +284,6 @@ class Endings:
                 bound_at=data.bound_at,
                 terminating_at=data.terminating_at,
                 reason=reason,
-                awaited=self._nominated_to(node) or (facts is not None and facts.uid != data.uid),
             ),
             (*self._ending_causes(record, node, placed), *((f"LOG:{report}",) if report else ())),
         )
