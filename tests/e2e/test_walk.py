@@ -273,7 +273,8 @@ def test_a_second_scheduler_does_no_harm_and_events_say_which_one_decides(stack:
 
     def deciding() -> str:
         printed = stack.run("events", "--all", "--since", str(began))
-        return ["", *re.findall(r"scheduler \(replica ([^)]+)\) decide", printed)][-1]
+        replicas: list[str] = re.findall(r"scheduler \(replica ([^)]+)\) decide", printed)
+        return ["", *replicas][-1]
 
     try:
         wait_for("the second's start", lambda: "replica second" in stack.run("events", "--since", str(began)))
