@@ -1,5 +1,5 @@
-"""Room for the queue's head: what is published and placed when another pod becomes the head or the head asks for something else,
-and none where affinity refuses it."""
+"""Room for the queue's head: what is published and placed when another pod becomes the head or the head asks for something
+else, and none where affinity refuses it."""
 
 from __future__ import annotations
 

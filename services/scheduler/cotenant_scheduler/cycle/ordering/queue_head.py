@@ -30,7 +30,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from cotenant.api.times import rfc3339
-from cotenant.events.allocations import Allocation, ReservationUsed
+from cotenant.events.allocations import Allocation
 from cotenant.events.placements import Hold
 from cotenant_scheduler.cycle.gathering.confined import Confined
 from cotenant_scheduler.cycle.ordering.coming_rooms import ComingRooms
