@@ -78,11 +78,16 @@ class Walk:
         return alike.refused_in in (self._begun_in.quotas, self._begun_in.nodes)
 
     def finish(self) -> None:
-        """End the pass: remember the state in which classes were refused."""
-        if self._states is not None and self._now_refused:
-            states = self._states()
-            for alike, by_nodes in self._now_refused:
-                alike.refused_in = states.nodes if by_nodes else states.quotas
+        """End the pass: remember the state in which classes were refused. Rooms that were counted for a while have advanced its
+        versions, for those that were skipped, too."""
+        if self._states is None or not self._now_refused:
+            return
+        states, begun = self._states(), self._begun_in
+        for alike, by_nodes in self._now_refused:
+            alike.refused_in = states.nodes if by_nodes else states.quotas
+        if begun is not None and begun != states:
+            for alike in self._passed_over:
+                alike.refused_in = states.nodes if alike.refused_in == begun.nodes else states.quotas
 
     def _open(self, alike: EquivalenceClass, behind: QueueKey | None = None) -> None:
         head = alike.first()
