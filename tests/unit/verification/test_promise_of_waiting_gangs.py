@@ -65,7 +65,8 @@ class Log:
     def waits(self, *names: str) -> None:
         for name in names:
             self.pod(name)
-            self.see(waiting_subject("default", name), Waiting(namespace="default", name=name, uid=f"uid-{name}", message="why"))
+            data = Waiting(namespace="default", name=name, uid=f"uid-{name}", message="why")
+            self.see(waiting_subject("default", name), data)
 
     def ran(self, name: str) -> None:
         """A pod had a place and has run to its end: the object is still there."""

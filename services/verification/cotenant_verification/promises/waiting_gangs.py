@@ -4,10 +4,10 @@ In: waiting pods and the gangs that their manifests and PodGroups state, and the
 JUST_NOW ago. A gang group fits if its members can be put on nodes one after the other, each where no filter refuses it beside
 those before it, until every gang of the group has what its match policy asks for: members of a gang in chaos runs request the
 same and have no constraints, so the order does not matter. By the policy once-satisfied, each further pod of a group of which a
-pod has a place is placed by itself. A gang whose PodGroup does not exist waits for it, and so do the other gangs of its group, also if
-none of its own pods waits; and a group waits for those of its gangs that have no pods. Left out are nodes that have just changed, those with reservations, and those where room is held for a pod of
-another group; room that is held for the group itself is its own. So this covers the queue's head, too: a gang that is kept
-room and fits there.
+pod has a place is placed by itself. A gang whose PodGroup does not exist waits for it, and so do the other gangs of its group,
+also if none of its own pods waits; and a group waits for those of its gangs that have no pods. Left out are nodes that have
+just changed, those with reservations, and those where room is held for a pod of another group; room that is held for the group
+itself is its own. So this covers the queue's head, too: a gang that is kept room and fits there.
 """
 
 from __future__ import annotations
