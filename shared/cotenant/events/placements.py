@@ -193,7 +193,7 @@ def reasons_text(reasons: Sequence[WaitingReason], nodes: int) -> str:
 
 
 def _of_nodes(reason: WaitingReason) -> str:
-    at = f"on {reason.node}" if reason.node else ""
+    at = (f"on {reason.node}" if reason.count == 1 else f"(nearest: {reason.node})") if reason.node else ""
     parts = (str(reason.count), reason.resource.rpartition("/")[2], reason.detail or reason.code, at)
     return " ".join(part for part in parts if part)
 

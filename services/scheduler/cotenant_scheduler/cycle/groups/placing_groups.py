@@ -144,6 +144,7 @@ class PlacingGroups:
             trial.refused = self._waiting.of_topology(group, attempt.reason)
         elif first is None:
             record = attempt.members[0]
+            group.stamp = None  # its template is about the group: it is not one to use again for a member
             evaluation = self._results.evaluation(group.charge_of(record).shape)
             found = self._waiting.refused_by_nodes(group, evaluation, "", record=record)
             trial.refused = self._waiting.of_member(group, record, 0, found)
