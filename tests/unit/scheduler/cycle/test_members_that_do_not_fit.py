@@ -16,10 +16,13 @@ from cotenant_scheduler.cycle.groups import members as found_members
 from cotenant_scheduler.cycle.groups.trials import GroupTrials
 from tests.builders import stored
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
+from tests.unit.scheduler.cycle.test_queue_head import job, kept, story_of
 
 
-def member(name: str, least: int, *, cpu: str = "1", mode: str = "Strict", memory: str = "1Mi", **more: Any) -> dict[str, Any]:
-    annotations = {ANNOTATION_GANG_NAME: "g", ANNOTATION_GANG_MIN: str(least), ANNOTATION_GANG_MODE: mode}
+def member(
+    name: str, least: int, *, gang: str = "g", cpu: str = "1", mode: str = "Strict", memory: str = "1Mi", **more: Any
+) -> dict[str, Any]:
+    annotations = {ANNOTATION_GANG_NAME: gang, ANNOTATION_GANG_MIN: str(least), ANNOTATION_GANG_MODE: mode}
     return pod(name, cpu=cpu, memory=memory, annotations=annotations | more.pop("annotations", {}), **more)
 
 
@@ -195,6 +198,41 @@ def test_a_gang_for_which_no_domain_has_any_room_says_what_its_members_lack_ther
     found = waiting(story, "p0")
     assert found.message.endswith("no node is in a BlockLayer: the labels that name it are missing")
     assert found.members == ()
+
+
+def test_room_of_the_head_keeps_members_out_of_a_gang_behind_it_and_of_none_before_it() -> None:
+    """A CPU is left beside the job that runs, but the head is kept the node as soon as that ends."""
+    story = story_of(node("a", cpu="4"))
+    story.pod(job("running", "3", nodeName="a"))
+    story.settle()
+    before, behind = "2026-01-01T10:00:00Z", "2026-01-01T11:30:00Z"
+    story.pods(
+        member("p0", 2, cpu="500m", created=before),
+        member("p1", 2, cpu="100", created=before),
+        job("head", "4"),
+        *(member(f"q{i}", 3, cpu="500m", gang="h", created=behind) for i in range(3)),
+    )
+    story.settle()
+    assert kept(story, "head") == ["a"]
+    assert [members.names for members in waiting(story, "p0").members] == [("default/p1",)]
+    assert [members.names for members in waiting(story, "q0").members] == [("default/q0", "default/q1", "default/q2")]
+
+
+def test_the_order_in_which_nodes_were_loaded_does_not_matter() -> None:
+    """Of nodes that are equally near the first by name counts; the nodes of a domain are filled by name."""
+    spec = {"gatherStrategy": [{"layer": "BlockLayer", "strategy": "MustGather"}]}
+    gathered = {ANNOTATION_TOPOLOGY_SPEC: msgspec.json.encode(spec).decode()}
+    for rules, most, nearest in (({}, "2", "a"), (gathered, "3", "c")):
+        story = Story()
+        topology(story)
+        story.nodes(*(node(name, cpu=cpu, labels={"block": "b1"}) for name, cpu in (("c", "2"), ("a", "2"), ("b", most))))
+        alike = [member(f"p{i}", 9, annotations=rules) for i in range(6)]
+        story.pods(*alike, *(member(f"q{i}", 9, cpu="1500m", annotations=rules) for i in range(3)))
+        decided = story.core.decide(story.now)
+        told = [event.data.members[0].reasons[0].node for event in decided if isinstance(event.data, Waiting)]
+        assert told == [nearest] * 9
+        for order in (sorted(story.last), sorted(story.last, reverse=True)):
+            assert story.reloaded(order).decide(story.now) == decided
 
 
 def test_members_of_a_gang_that_waits_for_more_pods_are_not_looked_at() -> None:
