@@ -584,12 +584,13 @@ async def test_a_load_waits_for_a_replica_that_is_behind(nats_server: NatsServer
     replica = replica_of(nats_server)
     nats_log, other = await connect(nats_server.url, "writer"), await connect(nats_server.url, "reader")
     lagging = await connect(replica.url, "replica")
-    monkeypatch.setattr("cotenant.log.nats.confined.READ_SECONDS", 0.5)
     ask_page, asked = NodeReads.page, []
 
     async def page(reads: NodeReads, *arguments: int) -> Page:
         asked.append(1)
-        return await ask_page(NodeReads(lagging.client, NODE) if len(asked) <= 2 else reads, *arguments)
+        late = len(asked) <= 2
+        monkeypatch.setattr("cotenant.log.nats.confined.READ_SECONDS", 0.5 if late else WAIT_SECONDS)
+        return await ask_page(NodeReads(lagging.client, NODE) if late else reads, *arguments)
 
     monkeypatch.setattr(NodeReads, "page", page)
     try:
