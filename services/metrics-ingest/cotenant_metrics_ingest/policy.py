@@ -102,7 +102,8 @@ class PolicyInForce(msgspec.Struct, frozen=True):
 MAX_DURATIONS = 8
 LONGEST_DURATION_SECONDS = 7 * 86400
 LONGEST_AGGREGATE_SECONDS = 86400
-AGGREGATE_DURATION, REPORT_INTERVAL, AGGREGATE_POLICY = "aggregateDurationSeconds", "reportIntervalSeconds", "nodeAggregatePolicy"
+AGGREGATE_DURATION, REPORT_INTERVAL = "aggregateDurationSeconds", "reportIntervalSeconds"
+AGGREGATE_POLICY = "nodeAggregatePolicy"
 _NOTHING = StrategyPolicy()
 _FIELDS = {
     "metricaggregatedurationseconds": AGGREGATE_DURATION,
