@@ -99,6 +99,14 @@ def test_what_koordinators_manuals_write_on_a_node_is_taken() -> None:
     assert not faults(node(annotations=annotations, **labels))
 
 
+def test_an_apply_policy_of_a_reservation_that_nobody_knows_is_refused() -> None:
+    world = World()
+    annotation = f"{DOMAIN}/reservation"
+    with pytest.raises(ApiError) as caught:
+        world.create("nodes", node(annotations={"reservation": '{"reservedCPUs":"0-1","applyPolicy":"reservedCPUsOnly"}'}))
+    assert "must be Default or ReservedCPUsOnly" in causes(caught.value)[f"metadata.annotations[{annotation}]"]
+
+
 def test_a_value_that_stands_already_does_not_keep_a_node_from_changing() -> None:
     world = World()
     world.create("nodes", node())
