@@ -7,10 +7,11 @@ is the service's own configuration, which may be below the floors, for demonstra
 informer, the newest rule.
 """
 
-import re
 from enum import StrEnum
 
 import msgspec
+
+from cotenant.model.metric_windows import windows_seconds
 
 SHORTEST_REPORT_INTERVAL = 30
 SHORTEST_AGGREGATE_DURATION = 60
@@ -78,18 +79,6 @@ def memory_series(policy: MemoryPolicy, *, cold_memory_started: bool) -> str:
     return WITH_PAGE_CACHE if policy is MemoryPolicy.WITH_PAGE_CACHE else WITHOUT_PAGE_CACHE
 
 
-_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
-
-
-def duration_ms(text: str) -> int:
-    """Milliseconds of a Go duration such as `5m0s`. Raises ValueError on anything else."""
-    match = _DURATION.fullmatch(text)
-    if match is None or not text:
-        raise ValueError(f"duration {text!r} is malformed: expected a Go duration such as 5m0s or 90s")
-    hours, minutes, seconds, milliseconds = (float(part or 0) for part in match.groups())
-    return int(((hours * 60 + minutes) * 60 + seconds) * 1000 + milliseconds)
-
-
 class PolicyInForce(msgspec.Struct, frozen=True):
     """A node's policy as the service follows it."""
 
@@ -99,8 +88,6 @@ class PolicyInForce(msgspec.Struct, frozen=True):
     memory: MemoryPolicy
 
 
-MAX_DURATIONS = 8
-LONGEST_DURATION_SECONDS = 7 * 86400
 LONGEST_AGGREGATE_SECONDS = 86400
 AGGREGATE_DURATION, REPORT_INTERVAL = "aggregateDurationSeconds", "reportIntervalSeconds"
 AGGREGATE_POLICY = "nodeAggregatePolicy"
@@ -161,15 +148,5 @@ def policy_in_force(strategy: StrategyPolicy, own: PolicyInForce) -> PolicyInFor
         report = min(effective_report_interval(policy.report_interval_seconds), LONGEST_AGGREGATE_SECONDS)
     if AGGREGATE_DURATION in given:
         aggregate = min(effective_aggregate_duration(policy.aggregate_duration_seconds), LONGEST_AGGREGATE_SECONDS)
-    windows = _windows(policy) if AGGREGATE_POLICY in given else ()
+    windows = windows_seconds(policy.node_aggregate_policy.durations) if AGGREGATE_POLICY in given else ()
     return PolicyInForce(report, aggregate, windows or own.durations_seconds, policy.node_memory_collect_policy)
-
-
-def _windows(policy: CollectPolicy) -> tuple[int, ...]:
-    """The seconds of the percentile windows; none if they are invalid."""
-    try:
-        wanted = [duration_ms(text) for text in policy.node_aggregate_policy.durations[: MAX_DURATIONS + 1]]
-    except ValueError:
-        return ()
-    possible = 0 < len(wanted) <= MAX_DURATIONS and all(1000 <= each <= 1000 * LONGEST_DURATION_SECONDS for each in wanted)
-    return tuple(dict.fromkeys(each // 1000 for each in wanted)) if possible else ()

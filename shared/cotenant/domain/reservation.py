@@ -80,8 +80,10 @@ def parse_reservation(annotations: Mapping[str, str]) -> NodeReservation:
 
 
 def annotated_amounts(text: str) -> Mapping[str, Scalar]:
-    """Return the amounts of a reservation annotation as written. Raises ReservationError where it cannot be read, or has an apply
-    policy that nobody knows: readers trim by it as by `ReservedCPUsOnly`."""
+    """Return the amounts of a reservation annotation as written.
+
+    Raises ReservationError where it cannot be read, or has an unknown apply policy: readers would treat it as `ReservedCPUsOnly`.
+    """
     try:
         document = _DECODER.decode(text)
     except msgspec.DecodeError as error:

@@ -320,6 +320,17 @@ def test_extensions_of_another_spelling_are_warned_of() -> None:
     )
 
 
+def test_windows_that_metrics_ingest_cannot_have_are_warned_of() -> None:
+    entry = {"nodeSelector": {"matchLabels": {"pool": "a"}}, "metricAggregatePolicy": {"durations": ["5m", "200h"]}}
+    policy = {"durations": ["0"]}
+    assert warnings(config(colocation_config={"metricAggregatePolicy": policy, "nodeConfigs": [entry]})) == tuple(
+        f"data[colocation-config]{where}.metricAggregatePolicy.durations has no effect: "
+        "1 to 8 windows of 1 s to 7 days are possible"
+        for where in ("", ".nodeConfigs[0]")
+    )
+    assert not warnings(config(colocation_config={"metricAggregatePolicy": {"durations": ["5m", "10m", "30m"]}}))
+
+
 ODD = st.sampled_from([10**18, 0.1, 99.9, "1", True])
 NUMBERS = st.none() | st.integers(-1, 600) | st.floats(-1, 101, allow_nan=False) | ODD
 BUDGETS = st.fixed_dictionaries(

@@ -5,8 +5,8 @@ JSON object, values that are not what they must be (`ranges`), node entries with
 that cannot be read, entries that would select one node together, and bandwidths of network QoS that do not fit
 (`network_shares`). Without the label `koordinator.sh/configmap-type: slo-controller-config` nothing is refused, as with
 Koordinator's webhook: batch-resource-calculator then keeps the last section that it could read, and the writer gets
-warnings about what would have been refused. Policies without effect, empty texts and objects that are null cause warnings as
-well.
+warnings about what would have been refused. Policies and windows without effect, empty texts and objects that are null cause
+warnings as well.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from cotenant.api.objects.selectors import selector_holds
 from cotenant.api.validation.fields import FieldError, forbidden, invalid, required
 from cotenant.api.validation.metadata import selector_errors
 from cotenant.kinds.nodes import NODES
+from cotenant.model.metric_windows import LONGEST, MAX_WINDOWS, windows_seconds
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant_gateway.admission.node_configuration.network_shares import network_share_errors
 from cotenant_gateway.admission.node_configuration.ranges import (
@@ -256,7 +257,7 @@ def _null_parts(review: Review, config: ConfigMap) -> Iterator[str]:
 
 
 def _without_effect(config: ConfigMap) -> Iterator[str]:
-    """Yield the members of `colocation-config` without effect: unknown policies, misspelled extensions."""
+    """Yield the members of `colocation-config` without effect: unknown policies, impossible windows, misspelled extensions."""
     key = "colocation-config"
     try:
         section = decoded_section(config.data.get(key) or "{}")
@@ -272,6 +273,13 @@ def _without_effect(config: ConfigMap) -> Iterator[str]:
             meant = _EXTENSIONS.get(name.lower(), (name, ""))
             if name != meant[0]:
                 yield f"data[{key}]{where}.extensions[{shown(name)}] has no effect: the name of {meant[1]} is {meant[0]}"
+        durations = member(member(strategy, "metricAggregatePolicy"), "durations")
+        texts = [each for each in durations if isinstance(each, str)] if isinstance(durations, list) else []
+        if durations is not None and not windows_seconds(texts):
+            yield (
+                f"data[{key}]{where}.metricAggregatePolicy.durations has no effect: "
+                f"1 to {MAX_WINDOWS} windows of 1 s to {LONGEST.days} days are possible"
+            )
         for name, known in _POLICIES.items():
             value = member(strategy, name)
             if isinstance(value, str) and value and value not in known:
