@@ -82,7 +82,7 @@ def parse_reservation(annotations: Mapping[str, str]) -> NodeReservation:
 def annotated_amounts(text: str) -> Mapping[str, Scalar]:
     """Return the amounts of a reservation annotation as written.
 
-    Raises ReservationError where it cannot be read, or has an unknown apply policy: readers would treat it as `ReservedCPUsOnly`.
+    Raises ReservationError where it cannot be read, or has an unknown apply policy, by which readers would not trim.
     """
     try:
         document = _DECODER.decode(text)
