@@ -122,7 +122,7 @@ def test_zone_shares_never_sum_to_less_than_the_whole(amounts: Amounts, zones: l
 
 @UNHURRIED
 @given(loads(), st.integers(1, 4))
-def test_zones_never_offer_more_than_their_capacity_less_the_margin_and_their_threshold(load: dict[str, object], count: int) -> None:
+def test_zones_never_offer_more_than_margin_and_threshold_leave(load: dict[str, object], count: int) -> None:
     strategy = load["strategy"]
     assert isinstance(strategy, BatchStrategy)
     zone = Amounts(64_000, 1 << 37)
