@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cotenant_batch_resource_calculator.config.colocation import ratio_percent
 from cotenant_gateway.statuses import ApiError
 from tests.unit.gateway.builders_gateway import World, causes
 
@@ -84,6 +85,14 @@ def test_usage_thresholds_that_the_scheduler_could_not_read_are_refused(text: st
 def test_a_label_that_nobody_could_read_is_refused() -> None:
     labels = {f"{DOMAIN}/cpu-reclaim-ratio": "half", f"{DOMAIN}/cpu-normalization-enabled": "on"}
     assert {*faults(node("n1", None, **labels))} == {f"metadata.labels[{label}]" for label in labels}
+
+
+@pytest.mark.parametrize("label", ["cpu-reclaim-ratio", "memory-reclaim-ratio", "mid-static-cpu-reserved-ratio"])
+def test_a_ratio_label_that_the_calculator_would_ignore_is_refused(label: str) -> None:
+    assert ratio_percent("100") == 10_000
+    assert ratio_percent("100.1") is None
+    assert not faults(node("n1", None, **{f"{DOMAIN}/{label}": "100"}))
+    assert [*faults(node("n1", None, **{f"{DOMAIN}/{label}": "100.1"}))] == [f"metadata.labels[{DOMAIN}/{label}]"]
 
 
 def test_what_koordinators_manuals_write_on_a_node_is_taken() -> None:

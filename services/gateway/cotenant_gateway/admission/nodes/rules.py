@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from math import isfinite
+from math import inf, isfinite
 
 import msgspec
 
@@ -157,10 +157,10 @@ def _strategy(field: str, value: Json) -> list[FieldError]:
     return strategy_errors(field, COLOCATION, {} if value is None else value)
 
 
-def _decimal(low_detail: str, low: float) -> Check:
+def _decimal(range_detail: str, low: float, high: float = inf) -> Check:
     def of_text(field: str, text: str) -> list[FieldError]:
-        right = _DECIMAL.fullmatch(text) is not None and isfinite(float(text)) and float(text) >= low
-        return [] if right else [invalid(field, text, f"must be a decimal number {low_detail}, such as 1.20")]
+        right = _DECIMAL.fullmatch(text) is not None and isfinite(float(text)) and low <= float(text) <= high
+        return [] if right else [invalid(field, text, f"must be a decimal number {range_detail}, such as 1.20")]
 
     return of_text
 
@@ -194,5 +194,5 @@ _ANNOTATIONS: Mapping[str, Check] = {
 }
 _LABELS: Mapping[str, Check] = {
     LABEL_NORMALIZATION: _boolean,
-    **dict.fromkeys(_RATIO_LABELS, _decimal("that is not negative", 0.0)),
+    **dict.fromkeys(_RATIO_LABELS, _decimal("from 0 to 100", 0.0, 100.0)),
 }
