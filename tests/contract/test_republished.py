@@ -325,6 +325,57 @@ async def test_a_reader_at_rest_looks_ever_more_rarely(
     assert 2 <= len(looks) <= 10
 
 
+async def test_looks_in_between_read_the_log_only_if_the_last_message_was_not_delivered(
+    nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once settled, a look finds what nothing followed; what something followed on another subject is found after the
+    longest interval at the latest."""
+    monkeypatch.setattr(republished, "SETTLE_SECONDS", 0.02)
+    looks, pages = asyncio.Event(), []
+    last, page = NodeReads.last, NodeReads.page
+
+    async def looked(reads: NodeReads) -> int:
+        looks.set()
+        return await last(reads)
+
+    async def read_page(reads: NodeReads, after: int, until: int, limit: int) -> Page:
+        pages.append(until)
+        return await page(reads, after, until, limit)
+
+    await store(nats_log, fact("x", 0))
+    reader = await loaded(other)
+    while reader._interval <= 2 * republished.SETTLE_SECONDS:
+        assert not await reader.pull(10, 0.01)
+    monkeypatch.setattr(NodeReads, "last", looked)
+    monkeypatch.setattr(NodeReads, "page", read_page)
+
+    async def look() -> None:
+        """Let the reader look once more."""
+        looks.clear()
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not looks.is_set():
+                assert not await reader.pull(10, 0.01)
+
+    await store(nats_log, fact("x", 1), fact("y", 1))
+    assert await read(reader, 2) == [("x", 1), ("y", 1)]
+    await look()
+    assert not pages
+    await deaf(other.client, reader)
+    missed = await store(nats_log, fact("new", 1))
+    assert await read(reader, 1) == [("new", 1)]
+    assert pages == [missed.last]
+    await store(nats_log, fact("z", 1))
+    await deaf(other.client, reader, again=True)
+    newest = await store(nats_log, fact("new", 2))
+    assert await read(reader, 1) == [("new", 2)]
+    await look()
+    assert pages == [missed.last]
+    monkeypatch.setattr(republished, "LOOK_SECONDS", reader._interval)
+    with pytest.raises(Behind, match=f"{LOG}:{newest.first - 1} was not republished"):
+        await read_on(reader)
+    assert pages == [missed.last, newest.last]
+
+
 async def test_more_than_can_be_remembered_beyond_what_a_replica_holds_makes_the_reader_start_over(
     nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,20 +95,7 @@ async def leaders_end_beyond(client: BusClient, subject: str, known: int) -> int
 async def last_message(client: BusClient, selected: str) -> Message | None:
     """Return the last message of LOG that a subject or a filter selects, from any replica. Raises BusError,
     API_ERRORS."""
-    waiting: asyncio.Future[tuple[bytes, bytes]] = asyncio.get_running_loop().create_future()
-
-    def take(_subject: bytes, _reply: bytes, block: bytes, data: bytes) -> None:
-        if not waiting.done():
-            waiting.set_result((block, data))
-
-    inbox = client.new_inbox()
-    subscription = await client.subscribe_raw(inbox, take)
-    try:
-        await client.publish(f"{client.api}.DIRECT.GET.{LOG}.{selected}", b"", reply=inbox)
-        async with asyncio.timeout(ANSWER_SECONDS):
-            block, data = await waiting
-    finally:
-        await client.unsubscribe_raw(subscription)
+    block, data = await client.ask_whole(f"{client.api}.DIRECT.GET.{LOG}.{selected}", b"", b"", seconds=ANSWER_SECONDS)
     status = inline_status(block)
     if status == "404":
         return None

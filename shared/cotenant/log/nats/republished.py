@@ -6,11 +6,11 @@ subscribed at that moment, with its sequence and the one before it on its subjec
 happens; a consumer costs it timers, heartbeats and 0.2 MiB, and 3,000 of them a third of a core.
 
 Messages without a subscriber are lost: while the connection was down, before a server knew of the subscription, or
-if the leader was killed between storing and sending. So the reader reads the log itself: it gets the messages after
-`_known`, up to which it has everything. It does so after each reconnect, when the stream has a new leader, if a message's
-predecessor is one that it has not seen, and periodically: SETTLE_SECONDS after one of these, and then twice as long after each
-read, up to LOOK_SECONDS. It delivers messages found there that are not delivered yet; one older than a delivered one cannot
-be delivered in order any more: it raises Behind, and its owner starts over.
+if the leader was killed between storing and sending. So the reader reads the log itself, the messages after `_known`, up to
+which it has everything: after each reconnect, when the stream has a new leader, if a message's predecessor was not seen,
+SETTLE_SECONDS after one of these or the start, and then every LOOK_SECONDS. In between, after twice as long each time, it
+gets the last message only, and reads on if that one was not delivered. It delivers what it finds; a message older than a
+delivered one cannot be delivered in order any more: it raises Behind, and its owner starts over.
 
 A replica that is behind answers with a prefix of the stream: `_known` goes no further than the last message of an answer.
 
@@ -50,8 +50,7 @@ LOOK_SECONDS = 60.0
 """Between two reads without events, plus or minus a quarter: many nodes start together and should not read together."""
 RETRY_SECONDS = 0.2
 MAX_RETRY_SECONDS = 10.0
-"""Until an unanswered read is retried: longer with each in a row, as a slow server must not be flooded by
-thousands of retries."""
+"""Until an unanswered read is retried: longer with each in a row, as thousands of readers may flood a slow server."""
 PAUSE_SECONDS = 0.05
 MAX_PAUSE_SECONDS = 1.0
 GAP_TRIES = 10
@@ -120,7 +119,8 @@ class RepublishedReader:
             await self._snapshot.begin()
             self._created, self._other = self._snapshot.created, False
         self._in_touch = boot_seconds()
-        self._look_after(0.0 if self._gap else SETTLE_SECONDS)
+        if not self._gap:
+            self._look_later()
 
     @property
     def snapshot_over(self) -> bool:
@@ -170,15 +170,12 @@ class RepublishedReader:
 
     async def pull(self, limit: int, wait_seconds: float) -> Sequence[Event]:
         """See `cotenant.log.contract.Reader`."""
-        if self._snapshot is not None:
-            events = await self._load(limit)
-            if events:
-                return events
+        if self._snapshot is not None and (events := await self._load(limit)):
+            return events
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
         while True:
             events = []
-            self._check_touch()
             self._arrived.clear()
             await self._look_if_due()
             await self._take(events, limit)
@@ -257,13 +254,14 @@ class RepublishedReader:
     def _look_after(self, seconds: float) -> None:
         self._look_at = asyncio.get_running_loop().time() + seconds
 
-    def _check_touch(self) -> None:
-        away = boot_seconds() - self._in_touch
-        if away > AWAY_SECONDS:
-            raise Behind(f"nothing was heard of {LOG} for {away:.0f} s")
+    def _look_later(self) -> None:
+        self._look_after(self._interval * random.uniform(0.75, 1.25))
+        self._interval = min(self._interval * 2, LOOK_SECONDS)
 
     async def _look_if_due(self) -> None:
         """Read the log when due. Without an answer it is tried again. Raises Behind."""
+        if (away := boot_seconds() - self._in_touch) > AWAY_SECONDS:
+            raise Behind(f"nothing was heard of {LOG} for {away:.0f} s")
         if self._client.stats["reconnects"] != self._reconnects:
             self._reconnects = self._client.stats["reconnects"]
             self._other = True
@@ -299,11 +297,13 @@ class RepublishedReader:
         self._other = False
 
     async def _look(self) -> None:
-        """Get a page of the messages after `_known`, and schedule the next read: at once if there are more. Raises
-        Behind, BusError, API_ERRORS."""
+        """Get a page of the messages after `_known` where some may be missed, and schedule the next look: at once if there are
+        more. Raises Behind, BusError, API_ERRORS."""
+        quick = not self._gap and 2 * SETTLE_SECONDS < self._interval < LOOK_SECONDS
         try:
             last = await self._reads.last()
-            page = await self._reads.page(self._known, last, LOOK_MESSAGES) if last > self._known else None
+            known = last <= self._known or (quick and last in self._delivered)
+            page = None if known else await self._reads.page(self._known, last, LOOK_MESSAGES)
         except NoRespondersError:
             self._other = True
             raise
@@ -315,8 +315,7 @@ class RepublishedReader:
         self._gap = page is not None and page.position < last
         if self._gap:
             return
-        self._look_after(self._interval * random.uniform(0.75, 1.25))
-        self._interval = min(self._interval * 2, LOOK_SECONDS)
+        self._look_later()
 
     def _find(self, page: Page) -> None:
         """Take the messages that a read has found. Raises Behind."""

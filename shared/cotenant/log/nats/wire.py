@@ -126,7 +126,7 @@ class BusClient(Client):
         self._ps = _WireParser(self)
         self._answers = b""
         """Prefix of the subjects of answers."""
-        self._asked: dict[bytes, asyncio.Future[bytes]] = {}
+        self._asked: dict[bytes, asyncio.Future[tuple[bytes, bytes]]] = {}
         """By the last token of the answer's subject."""
         self._numbers = count(1)
         self.api = JETSTREAM_API
@@ -189,13 +189,19 @@ class BusClient(Client):
             logger.debug("unsubscribe: %s", error)
 
     async def ask(self, subject: str, lines: bytes, data: bytes, *, seconds: float, before: Iterable[bytes] = ()) -> bytes:
-        """Send the frames `before` and then one message, in one write; return its answer.
+        """Send the frames `before` and then one message, in one write; return the data of its answer. Raises as `ask_whole`."""
+        return (await self.ask_whole(subject, lines, data, seconds=seconds, before=before))[1]
+
+    async def ask_whole(
+        self, subject: str, lines: bytes, data: bytes, *, seconds: float, before: Iterable[bytes] = ()
+    ) -> tuple[bytes, bytes]:
+        """Do the same; return the answer's header block and data.
 
         Raises TimeoutError without an answer in time, NoRespondersError if no one is subscribed, ConnectionReconnectingError
         if the connection is lost meanwhile: an answer that was in progress is lost with it.
         """
         token = b"%x" % next(self._numbers)
-        answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[tuple[bytes, bytes]] = asyncio.get_running_loop().create_future()
         self._asked[token] = answered
         try:
             async with asyncio.timeout(seconds):
@@ -228,7 +234,7 @@ class BusClient(Client):
         if inline_status(headers) == "503":
             answered.set_exception(NoRespondersError())
         else:
-            answered.set_result(data)
+            answered.set_result((headers, data))
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any) -> None:
         sink = self._sinks.get(b"%d" % sid)
