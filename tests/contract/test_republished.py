@@ -259,6 +259,13 @@ async def test_the_server_keeps_no_consumer(nats_log: NatsLog) -> None:
     assert msgspec.json.decode(answer.data)["state"]["consumer_count"] == 0
 
 
+async def test_a_request_that_is_not_answered_is_named(nats_log: NatsLog, other: NatsLog) -> None:
+    await nats_log.client.subscribe_raw("silent", lambda *_: None)
+    await nats_log.client.flush()
+    with pytest.raises(TimeoutError, match="no answer to silent within 0.1 s"):
+        await other.client.ask("silent", b"", b"", seconds=0.1)
+
+
 # -- what is lost on the way -------------------------------------------------------------------------------------------
 
 
