@@ -259,6 +259,13 @@ async def test_the_server_keeps_no_consumer(nats_log: NatsLog) -> None:
     assert msgspec.json.decode(answer.data)["state"]["consumer_count"] == 0
 
 
+async def test_a_request_that_is_not_answered_is_named(nats_log: NatsLog, other: NatsLog) -> None:
+    await nats_log.client.subscribe_raw("silent", lambda *_: None)
+    await nats_log.client.flush()
+    with pytest.raises(TimeoutError, match=r"no answer to silent within 0\.1 s"):
+        await other.client.ask("silent", b"", b"", seconds=0.1)
+
+
 # -- what is lost on the way -------------------------------------------------------------------------------------------
 
 
@@ -318,33 +325,67 @@ async def test_a_reader_at_rest_looks_ever_more_rarely(
     assert 2 <= len(looks) <= 10
 
 
-@pytest.mark.parametrize("single", [True, False])
-async def test_on_a_single_server_only_the_first_look_reads_what_was_delivered(
-    nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch, single: bool
+async def test_looks_in_between_read_the_log_only_if_the_last_message_did_not_arrive(
+    nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a cluster a route can break without the connection: there each look reads what came since the one before."""
+    """Once settled, a look finds what nothing followed; in a cluster, where a route can break without the connection, what
+    something followed on another subject is found after the longest interval at the latest."""
+    monkeypatch.setattr(republished, "SETTLE_SECONDS", 0.02)
+    monkeypatch.setattr(BusClient, "on_single_server", False)
+    looks, pages = counted_looks(monkeypatch)
+    await store(nats_log, fact("x", 0))
+    reader = await loaded(other)
+    while reader._interval <= 2 * republished.SETTLE_SECONDS:
+        assert not await reader.pull(10, 0.01)
+    pages.clear()
+
+    async def look() -> None:
+        """Let the reader look once more."""
+        seen = len(looks)
+        await pull_until(reader, lambda: len(looks) > seen)
+
+    await store(nats_log, fact("x", 1), fact("y", 1))
+    assert await read(reader, 2) == [("x", 1), ("y", 1)]
+    await look()
+    assert not pages
+    await deaf(other.client, reader)
+    missed = await store(nats_log, fact("new", 1))
+    assert await read(reader, 1) == [("new", 1)]
+    assert [until for _, until in pages] == [missed.last]
+    await store(nats_log, fact("z", 1))
+    await deaf(other.client, reader, again=True)
+    newest = await store(nats_log, fact("new", 2))
+    assert await read(reader, 1) == [("new", 2)]
+    await look()
+    assert [until for _, until in pages] == [missed.last]
+    monkeypatch.setattr(republished, "LOOK_SECONDS", reader._interval)
+    with pytest.raises(Behind, match=f"{LOG}:{newest.first - 1} was not republished"):
+        await read_on(reader)
+    assert [until for _, until in pages] == [missed.last, newest.last]
+
+
+async def test_on_a_single_server_only_the_first_look_reads_what_was_delivered(
+    nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(republished, "SETTLE_SECONDS", 0.05)
-    if not single:
-        monkeypatch.setattr(BusClient, "on_single_server", False)
     looks, pages = counted_looks(monkeypatch)
     await store(nats_log, fact("x", 0))
     reader = await loaded(other)
     await pull_until(reader, lambda: len(looks) >= 1)
-    pages.clear()
+    monkeypatch.setattr(republished, "LOOK_SECONDS", reader._interval)
     stored = await store(nats_log, fact("x", 1), fact("y", 1))
     assert await read(reader, 2) == [("x", 1), ("y", 1)]
-    if single:
-        # A look just then may have come before the messages.
-        pages.clear()
+    # A look just then may have come before the messages.
+    pages.clear()
     seen = len(looks)
     await pull_until(reader, lambda: len(looks) > seen)
     assert looks[-1] == stored.last
-    assert bool(pages) is not single
+    assert not pages
 
     cut(other.client)
-    await store(nats_log, fact("z", 2))
+    newest = await store(nats_log, fact("z", 2))
     assert await read(reader, 1) == [("z", 2)]
-    assert pages[-1] == stored.last, "what was delivered before the connection was lost is not read again"
+    assert pages == [(stored.last, newest.last)], "what was delivered before the connection was lost is not read again"
 
 
 async def test_on_a_single_server_a_later_look_finds_what_did_not_arrive(
@@ -362,10 +403,10 @@ async def test_on_a_single_server_a_later_look_finds_what_did_not_arrive(
     assert await read(reader, 1) == [("new", 1)]
 
 
-def counted_looks(monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], list[int]]:
-    """Return two lists that grow: the node's last message as each look found it; behind what each page was read."""
+def counted_looks(monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], list[tuple[int, int]]]:
+    """Return two lists that grow: the node's last message as each look found it; behind and up to what each page was read."""
     looks: list[int] = []
-    pages: list[int] = []
+    pages: list[tuple[int, int]] = []
     last, page = NodeReads.last, NodeReads.page
 
     async def counted_last(reads: NodeReads) -> int:
@@ -373,7 +414,7 @@ def counted_looks(monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], list[int]
         return looks[-1]
 
     async def counted_page(reads: NodeReads, after: int, until: int, *limit: int) -> Page:
-        pages.append(after)
+        pages.append((after, until))
         return await page(reads, after, until, *limit)
 
     monkeypatch.setattr(NodeReads, "last", counted_last)

@@ -6,13 +6,14 @@ subscribed at that moment, with its sequence and the one before it on its subjec
 happens; a consumer costs it timers, heartbeats and 0.2 MiB, and 3,000 of them a third of a core.
 
 Messages without a subscriber are lost: while the connection was down, before a server knew of the subscription, or
-if the leader was killed between storing and sending. So the reader reads the log itself: it gets the messages after
-`_known`, up to which it has everything. It does so after each reconnect, when the stream has a new leader, if a message's
-predecessor is one that it has not seen, and periodically: SETTLE_SECONDS after one of these, and then twice as long after each
-read, up to LOOK_SECONDS. On a single server these later looks get the node's last message only: if that arrived, nothing is
-missing. Messages found there that are not delivered yet are delivered; one older than a delivered one cannot be delivered in
-order any more: it raises Behind, and its owner starts over. A replica that is behind answers with a prefix of the stream:
-`_known` goes no further than the last message of an answer.
+if the leader was killed between storing and sending. So the reader reads the log itself, the messages after `_known`, up to
+which it has everything: after each reconnect, when the stream has a new leader, if a message's predecessor was not seen,
+SETTLE_SECONDS after one of these or the start, and then every LOOK_SECONDS. In between, after twice as long each time, it
+gets the last message only, and reads on if that one did not arrive. On a single server that is enough at LOOK_SECONDS, too: it
+republishes in order, so nothing is missing. What the reader finds it delivers; a message older than a delivered one cannot be
+delivered in order any more: it raises Behind, and its owner starts over.
+
+A replica that is behind answers with a prefix of the stream: `_known` goes no further than the last message of an answer.
 
 Bounds: MAX_WAITING messages and MAX_WAITING_BYTES wait (beyond that they are dropped, and the reader looks), LOOK_MESSAGES and
 MAX_GET_BYTES in an answer, GAP_TRIES looks for a message that must be there.
@@ -50,8 +51,7 @@ LOOK_SECONDS = 60.0
 """Between two reads without events, plus or minus a quarter: many nodes start together and should not read together."""
 RETRY_SECONDS = 0.2
 MAX_RETRY_SECONDS = 10.0
-"""Until an unanswered read is retried: longer with each in a row, as a slow server must not be flooded by
-thousands of retries."""
+"""Until an unanswered read is retried: longer with each in a row, as thousands of readers may flood a slow server."""
 PAUSE_SECONDS = 0.05
 MAX_PAUSE_SECONDS = 1.0
 GAP_TRIES = 10
@@ -116,7 +116,8 @@ class RepublishedReader:
             await self._snapshot.begin()
             self._created, self._other = self._snapshot.created, False
         self._in_touch = boot_seconds()
-        self._look_after(0.0 if self._gap else SETTLE_SECONDS)
+        if not self._gap:
+            self._look_later()
 
     @property
     def snapshot_over(self) -> bool:
@@ -166,7 +167,6 @@ class RepublishedReader:
         deadline = loop.time() + wait_seconds
         while True:
             events = []
-            self._check_touch()
             self._arrived.clear()
             await self._look_if_due()
             await self._take(events, limit)
@@ -246,13 +246,14 @@ class RepublishedReader:
     def _look_after(self, seconds: float) -> None:
         self._look_at = asyncio.get_running_loop().time() + seconds
 
-    def _check_touch(self) -> None:
-        away = boot_seconds() - self._in_touch
-        if away > AWAY_SECONDS:
-            raise Behind(f"nothing was heard of {LOG} for {away:.0f} s")
+    def _look_later(self) -> None:
+        self._look_after(self._interval * random.uniform(0.75, 1.25))
+        self._interval = min(self._interval * 2, LOOK_SECONDS)
 
     async def _look_if_due(self) -> None:
         """Read the log when due. Without an answer it is tried again. Raises Behind."""
+        if (away := boot_seconds() - self._in_touch) > AWAY_SECONDS:
+            raise Behind(f"nothing was heard of {LOG} for {away:.0f} s")
         if self._client.stats["reconnects"] != self._reconnects:
             self._reconnects = self._client.stats["reconnects"]
             self._other = True
@@ -288,15 +289,15 @@ class RepublishedReader:
         self._other = False
 
     async def _look(self) -> None:
-        """Get a page of the messages after `_known`, and schedule the next read: at once if there are more. Raises
-        Behind, BusError, API_ERRORS."""
+        """Get a page of the messages after `_known` where some may be missed, and schedule the next look: at once if there are
+        more. Raises Behind, BusError, API_ERRORS."""
         try:
             last = await self._reads.last()
             page = None
-            if self._has_all(last):
+            if self._has_arrived(last) and self._client.on_single_server:
                 self._known = self.position
                 self._delivered.clear()
-            elif last > self._known:
+            elif last > self._known and not (self._has_arrived(last) and self._interval < LOOK_SECONDS):
                 page = await self._reads.page(self._known, last, LOOK_MESSAGES)
         except NoRespondersError:
             self._other = True
@@ -309,13 +310,12 @@ class RepublishedReader:
         self._gap = page is not None and page.position < last
         if self._gap:
             return
-        self._look_after(self._interval * random.uniform(0.75, 1.25))
-        self._interval = min(self._interval * 2, LOOK_SECONDS)
+        self._look_later()
 
-    def _has_all(self, last: int) -> bool:
-        """Return whether everything up to the last message arrived because that one did: a single server republishes in order,
-        and loses a message only with the connection. The first look after a load or a gap reads the log all the same."""
-        settled = not self._gap and self._interval > SETTLE_SECONDS and self._client.on_single_server
+    def _has_arrived(self, last: int) -> bool:
+        """Return whether the last message was delivered or is about to be, and nothing happened lately that may have lost one:
+        the first look after a load or a gap reads the log all the same."""
+        settled = not self._gap and self._interval > 2 * SETTLE_SECONDS
         return settled and (last in self._delivered or any(last == waiting[0] for waiting in self._waiting))
 
     def _find(self, page: Page) -> None:

@@ -213,6 +213,8 @@ class BusClient(Client):
             async with asyncio.timeout(seconds):
                 await self._write(b"".join((*before, frame(subject, self._answers + token, lines, data))))
                 return await answered
+        except TimeoutError:
+            raise TimeoutError(f"no answer to {subject} within {seconds:g} s") from None
         finally:
             self._asked.pop(token, None)
 
