@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -307,14 +307,7 @@ async def test_a_reader_at_rest_looks_ever_more_rarely(
 ) -> None:
     """From 50 ms on, twice as long each time: at most ten looks in two seconds, whether LOG went on elsewhere or not."""
     monkeypatch.setattr(republished, "SETTLE_SECONDS", 0.05)
-    looks: list[int] = []
-    last = NodeReads.last
-
-    async def counted(reads: NodeReads) -> int:
-        looks.append(await last(reads))
-        return looks[-1]
-
-    monkeypatch.setattr(NodeReads, "last", counted)
+    looks, _ = counted_looks(monkeypatch)
     await store(nats_log, fact("x", 0))
     await store(nats_log, fact("x", 1, node="another"))
     reader = await loaded(other)
@@ -323,6 +316,76 @@ async def test_a_reader_at_rest_looks_ever_more_rarely(
     assert await read(reader, 1) == [("x", 2)]
     assert not await reader.pull(10, 1.0)
     assert 2 <= len(looks) <= 10
+
+
+@pytest.mark.parametrize("single", [True, False])
+async def test_on_a_single_server_only_the_first_look_reads_what_was_delivered(
+    nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch, single: bool
+) -> None:
+    """In a cluster a route can break without the connection: there each look reads what came since the one before."""
+    monkeypatch.setattr(republished, "SETTLE_SECONDS", 0.05)
+    if not single:
+        monkeypatch.setattr(BusClient, "on_single_server", False)
+    looks, pages = counted_looks(monkeypatch)
+    await store(nats_log, fact("x", 0))
+    reader = await loaded(other)
+    await pull_until(reader, lambda: len(looks) >= 1)
+    pages.clear()
+    stored = await store(nats_log, fact("x", 1), fact("y", 1))
+    assert await read(reader, 2) == [("x", 1), ("y", 1)]
+    if single:
+        # A look just then may have come before the messages.
+        pages.clear()
+    seen = len(looks)
+    await pull_until(reader, lambda: len(looks) > seen)
+    assert looks[-1] == stored.last
+    assert bool(pages) is not single
+
+    cut(other.client)
+    await store(nats_log, fact("z", 2))
+    assert await read(reader, 1) == [("z", 2)]
+    assert pages[-1] == stored.last, "what was delivered before the connection was lost is not read again"
+
+
+async def test_on_a_single_server_a_later_look_finds_what_did_not_arrive(
+    nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(republished, "SETTLE_SECONDS", 0.05)
+    looks, _ = counted_looks(monkeypatch)
+    await store(nats_log, fact("x", 0))
+    reader = await loaded(other)
+    await pull_until(reader, lambda: len(looks) >= 1)
+    await store(nats_log, fact("x", 1))
+    assert await read(reader, 1) == [("x", 1)]
+    await deaf(other.client, reader)
+    await store(nats_log, fact("new", 1))
+    assert await read(reader, 1) == [("new", 1)]
+
+
+def counted_looks(monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], list[int]]:
+    """Return two lists that grow: the node's last message as each look found it; behind what each page was read."""
+    looks: list[int] = []
+    pages: list[int] = []
+    last, page = NodeReads.last, NodeReads.page
+
+    async def counted_last(reads: NodeReads) -> int:
+        looks.append(await last(reads))
+        return looks[-1]
+
+    async def counted_page(reads: NodeReads, after: int, until: int, *limit: int) -> Page:
+        pages.append(after)
+        return await page(reads, after, until, *limit)
+
+    monkeypatch.setattr(NodeReads, "last", counted_last)
+    monkeypatch.setattr(NodeReads, "page", counted_page)
+    return looks, pages
+
+
+async def pull_until(reader: Reader, true: Callable[[], bool]) -> None:
+    """Read (bounded) while nothing comes, until something is true."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not true():
+            assert not await reader.pull(10, 0.01)
 
 
 async def test_more_than_can_be_remembered_beyond_what_a_replica_holds_makes_the_reader_start_over(
@@ -521,12 +584,13 @@ async def test_a_load_waits_for_a_replica_that_is_behind(nats_server: NatsServer
     replica = replica_of(nats_server)
     nats_log, other = await connect(nats_server.url, "writer"), await connect(nats_server.url, "reader")
     lagging = await connect(replica.url, "replica")
-    monkeypatch.setattr("cotenant.log.nats.confined.READ_SECONDS", 0.5)
     ask_page, asked = NodeReads.page, []
 
     async def page(reads: NodeReads, *arguments: int) -> Page:
         asked.append(1)
-        return await ask_page(NodeReads(lagging.client, NODE) if len(asked) <= 2 else reads, *arguments)
+        late = len(asked) <= 2
+        monkeypatch.setattr("cotenant.log.nats.confined.READ_SECONDS", 0.5 if late else WAIT_SECONDS)
+        return await ask_page(NodeReads(lagging.client, NODE) if late else reads, *arguments)
 
     monkeypatch.setattr(NodeReads, "page", page)
     try:

@@ -154,6 +154,19 @@ def test_a_reservation_that_is_used_up_conflicts_with_none() -> None:
     assert hold(made, "restricted") == []
 
 
+def test_a_policy_conflicts_with_that_of_any_reservation_there() -> None:
+    """Behind one that is not known and one that is used up."""
+    made = check()
+    declare(made, "once", allocateOnce=True)
+    declare(made, "restricted", allocatePolicy="Restricted")
+    declare(made, "d", allocatePolicy="")
+    made.use("uid-once", "p", {"cpu": 1})
+    for name in ("undeclared", "once"):
+        assert hold(made, name) == []
+    assert hold(made, "restricted") == []
+    assert hold(made, "d") == ["reservation d is on n beside restricted, whose policy conflicts"]
+
+
 def test_a_share_that_ends_with_the_commit_counts_for_it() -> None:
     made = check()
     declare(made, "r", allocateOnce=True)
@@ -166,6 +179,19 @@ def test_a_share_that_ends_with_the_commit_counts_for_it() -> None:
     assert place(made, "p", "r", uid="uid-before", commit=2) == [
         "uses reservation r, which holds nothing on n", "uses reservation r, which does not exist"
     ]
+
+
+def test_a_share_that_ends_with_the_commit_counts_though_a_later_one_of_the_name_follows() -> None:
+    """What the later one holds says nothing of a pod that uses the one before."""
+    made = check()
+    declare(made, "r", allocatePolicy="Restricted")
+    submit(made, "p")
+    hold(made, "r")
+    assert list(made.shared(share("r"), True, 2)) == []
+    later = msgspec.structs.replace(share("r", cpu=1), uid="uid-later")
+    assert list(made.shared(later, False, 2)) == []
+    assert place(made, "p", "r", commit=2, cpu=4) == []
+    assert place(made, "p", "r", commit=3, cpu=4) == ["uses reservation r, which holds nothing on n"]
 
 
 def test_a_pod_that_uses_a_later_reservation_of_the_name() -> None:

@@ -306,6 +306,9 @@ class Placing:
         where a gang must be."""
         nominated = nomination_of(entry.records[0]) is not None
         if (not nominated or self._keeps_nominated) and self.head.refused(entry, alike, now, confined):
+            if walk.try_skipped():
+                self.head.restart()  # those before it may have been refused beside the rooms of another head
+                return
             walk.wake()
         walk.close(by_nodes=True)
 

@@ -135,8 +135,9 @@ class EquivalenceClass:
             self._late.append(entry)
 
     def remove(self, record: PodRecord) -> None:
-        """Remove a pod; its entry is skipped from now on."""
+        """Remove a pod; its entry is skipped from now on. The next one may be behind the queue's head."""
         self.live.pop(record.key, None)
+        self.refused_in = None
 
     def has(self, record: PodRecord, order: QueueKey, charge: Charge) -> bool:  # noqa: ARG002
         """Return whether a pod is in the class, at this place in the queue and with this charge."""

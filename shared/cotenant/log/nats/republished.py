@@ -9,10 +9,10 @@ Messages without a subscriber are lost: while the connection was down, before a 
 if the leader was killed between storing and sending. So the reader reads the log itself: it gets the messages after
 `_known`, up to which it has everything. It does so after each reconnect, when the stream has a new leader, if a message's
 predecessor is one that it has not seen, and periodically: SETTLE_SECONDS after one of these, and then twice as long after each
-read, up to LOOK_SECONDS. It delivers messages found there that are not delivered yet; one older than a delivered one cannot
-be delivered in order any more: it raises Behind, and its owner starts over.
-
-A replica that is behind answers with a prefix of the stream: `_known` goes no further than the last message of an answer.
+read, up to LOOK_SECONDS. On a single server these later looks get the node's last message only: if that arrived, nothing is
+missing. Messages found there that are not delivered yet are delivered; one older than a delivered one cannot be delivered in
+order any more: it raises Behind, and its owner starts over. A replica that is behind answers with a prefix of the stream:
+`_known` goes no further than the last message of an answer.
 
 Bounds: MAX_WAITING messages and MAX_WAITING_BYTES wait (beyond that they are dropped, and the reader looks), LOOK_MESSAGES and
 MAX_GET_BYTES in an answer, GAP_TRIES looks for a message that must be there.
@@ -33,10 +33,10 @@ from nats.errors import NoRespondersError
 
 from cotenant.events.envelope import Event
 from cotenant.log.contract import LOG, MAX_BEHIND, Behind
-from cotenant.log.nats.confined import NodeReads, NodeSnapshot, Page, identity, leaders_end_beyond
+from cotenant.log.nats.confined import ADVISORIES, NodeReads, NodeSnapshot, Page, identity, is_advisory, leaders_end_beyond
 from cotenant.log.nats.consumer import Gap
 from cotenant.log.nats.decoding import DeadLetters, MessageDecoder, text_of
-from cotenant.log.nats.direct import Message, server_header
+from cotenant.log.nats.direct import Message
 from cotenant.log.nats.jetstream import API_ERRORS, BusError, NoStreamError
 from cotenant.log.nats.reader import AWAY_SECONDS, boot_seconds
 from cotenant.log.nats.streams import REPUBLISHED_PREFIX
@@ -59,9 +59,6 @@ LOOK_MESSAGES = 1000
 MAX_WAITING = 5_000
 MAX_WAITING_BYTES = 16 << 20
 MAX_DELIVERED = 10_000
-ADVISORIES = f"$JS.EVENT.ADVISORY.STREAM.*.{LOG}"
-"""Advisories that LOG was created, changed or removed, or has a new leader."""
-_ADVISORY = b'{"type":"io.nats.jetstream.advisory.'
 
 
 class RepublishedReader:
@@ -70,7 +67,6 @@ class RepublishedReader:
     def __init__(self, client: BusClient, dead_letters: DeadLetters, selected: str, after: int | None) -> None:
         self._client = client
         self._selected = selected
-        self._republished = (REPUBLISHED_PREFIX + selected.removesuffix(">")).encode()
         self._reads = NodeReads(client, selected)
         self._decoder = MessageDecoder(LOG, dead_letters, executor_writer(decode_token(self._reads.token)))
         self._snapshot = NodeSnapshot(client, self._reads) if after is None else None
@@ -130,13 +126,8 @@ class RepublishedReader:
     # -- what arrives --------------------------------------------------------------------------------------------------
 
     def _on_message(self, subject: bytes, _: bytes, block: bytes, data: bytes) -> None:
-        stored = subject[len(REPUBLISHED_PREFIX) :]
         try:
-            sequence, before = int(server_header(block, b"Nats-Sequence")), int(server_header(block, b"Nats-Last-Sequence"))
-            # A client that requests a message chooses the reply subject, which could be this one. Such a message has
-            # another subject, or a header names another one.
-            if not subject.startswith(self._republished) or server_header(block, b"Nats-Subject") != stored:
-                raise ValueError
+            sequence, before, stored = self._reads.republished(subject, block)
         except ValueError:
             logger.warning("%s: not a message that LOG republished", subject.decode(errors="replace"))
             return
@@ -149,10 +140,9 @@ class RepublishedReader:
         self._arrived.set()
 
     def _on_advisory(self, subject: bytes, _: bytes, block: bytes, data: bytes) -> None:
-        if block or not data.startswith(_ADVISORY):
+        if not is_advisory(block, data):
             logger.warning("%s: not an advisory of the server", subject.decode(errors="replace"))
             return
-        logger.debug("%s: looking at %s", subject.decode(errors="replace"), LOG)
         self._other = True
         self._interval = SETTLE_SECONDS
         self._look_at = 0.0
@@ -170,10 +160,8 @@ class RepublishedReader:
 
     async def pull(self, limit: int, wait_seconds: float) -> Sequence[Event]:
         """See `cotenant.log.contract.Reader`."""
-        if self._snapshot is not None:
-            events = await self._load(limit)
-            if events:
-                return events
+        if self._snapshot is not None and (events := await self._load(limit)):
+            return events
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
         while True:
@@ -188,11 +176,12 @@ class RepublishedReader:
             now = loop.time()
             if events or now >= deadline:
                 return events
+            # Thousands of readers at rest wait like this each second: see `Reading.wait`.
+            timer = loop.call_later(max(0.0, min(deadline, self._look_at) - now), self._arrived.set)
             try:
-                async with asyncio.timeout(max(0.0, min(deadline, self._look_at) - now)):
-                    await self._arrived.wait()
-            except TimeoutError:
-                continue
+                await self._arrived.wait()
+            finally:
+                timer.cancel()
             if self._skipped is not None:
                 # The server republishes a message just before it acknowledges it: its writer takes the acknowledgement first.
                 await asyncio.sleep(0)
@@ -303,7 +292,12 @@ class RepublishedReader:
         Behind, BusError, API_ERRORS."""
         try:
             last = await self._reads.last()
-            page = await self._reads.page(self._known, last, LOOK_MESSAGES) if last > self._known else None
+            page = None
+            if self._has_all(last):
+                self._known = self.position
+                self._delivered.clear()
+            elif last > self._known:
+                page = await self._reads.page(self._known, last, LOOK_MESSAGES)
         except NoRespondersError:
             self._other = True
             raise
@@ -317,6 +311,12 @@ class RepublishedReader:
             return
         self._look_after(self._interval * random.uniform(0.75, 1.25))
         self._interval = min(self._interval * 2, LOOK_SECONDS)
+
+    def _has_all(self, last: int) -> bool:
+        """Return whether everything up to the last message arrived because that one did: a single server republishes in order,
+        and loses a message only with the connection. The first look after a load or a gap reads the log all the same."""
+        settled = not self._gap and self._interval > SETTLE_SECONDS and self._client.on_single_server
+        return settled and (last in self._delivered or any(last == waiting[0] for waiting in self._waiting))
 
     def _find(self, page: Page) -> None:
         """Take the messages that a read has found. Raises Behind."""

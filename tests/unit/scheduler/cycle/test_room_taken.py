@@ -113,8 +113,10 @@ class Cluster:
     def decide(self) -> None:
         """On no node do the pods that are given it count more than it has beside the others, as those were or as they are."""
         before = {data.uid: data for data in self.placements()}
-        first = placements_in(self.story.core.decide(self.story.now))
-        assert placements_in(self.story.decide()) == first, "what was counted for a decision is taken back"
+        loaded = self.story.reloaded()
+        first = decided(self.story.core.decide(self.story.now))
+        assert decided(self.story.decide()) == first, "what was counted for a decision is taken back"
+        assert decided(loaded.decide(self.story.now)) == first, "it follows from what is stored alone"
         for name in OFFERED:
             there = [data for data in self.placements() if data.node == name]
             others = [data for data in there if data.uid in before or data.reason == NAMED_BY_POD]
@@ -127,8 +129,8 @@ class Cluster:
         self.story.later(1)
 
 
-def placements_in(events: Sequence[Event]) -> list[tuple[str, Any]]:
-    return [(event.subject, event.data) for event in events if isinstance(event.data, Placement)]
+def decided(events: Sequence[Event]) -> list[tuple[object, ...]]:
+    return [(event.subject, event.data, event.causes, event.tombstone) for event in events]
 
 
 def counted(there: Sequence[Placement], before: Mapping[str, Placement], resource: str) -> int:

@@ -79,15 +79,13 @@ class Network:
         self.slots = {name: slots(world, entry, name) for name in world.nodes}
         self.rooms: dict[Path, int] = {}
 
-    def nodes_in(self, domain: Path) -> list[str]:
-        """Every node is in the cluster; only those whose labels name every layer are in another domain."""
-        return [name for name, path in self.paths.items() if not domain or (path or ())[: len(domain)] == domain]
+    def path_of(self, node: str) -> Path:
+        """Nodes without labels are in a nameless domain of each layer, as if it were one."""
+        return self.paths[node] or (*("",) * (len(self.names) - 2), node)
 
     def children(self, domain: Path) -> list[Path]:
-        """The domains directly below. Nodes without labels are in a nameless domain of each layer, as if it were one."""
-        depth = len(domain) + 1
-        last = len(self.names) - 1
-        found = {(path or ("",) * (last - 1) + (name,))[:depth] for name, path in self.paths.items()}
+        """The domains directly below."""
+        found = {self.path_of(node)[: len(domain) + 1] for node in self.paths}
         return [child for child in found if child[: len(domain)] == domain]
 
     def room(self, domain: Path) -> int:
@@ -99,11 +97,8 @@ class Network:
         return self.rooms[domain]
 
     def running(self, domain: Path, near: set[str]) -> int:
-        placed = [node for name, (node, _, _) in self.world.placements.items() if name in near]
-        return sum(1 for node in placed if node in self.nodes_in(domain) or (domain and "" in domain and self.is_bare(node)))
-
-    def is_bare(self, node: str) -> bool:
-        return node in self.paths and self.paths[node] is None
+        placed = [node for name, (node, _, _) in self.world.placements.items() if name in near and node in self.paths]
+        return sum(1 for node in placed if self.path_of(node)[: len(domain)] == domain)
 
     def is_named(self, domain: Path) -> bool:
         return "" not in domain

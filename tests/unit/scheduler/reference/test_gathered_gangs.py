@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, example, given, note, settings
 from hypothesis import strategies as st
 
 from cotenant.events.node.runs import RunPhase
@@ -152,8 +152,16 @@ def gang_named(documents: list[dict[str, Any]]) -> str:
     return name
 
 
+ON_NODES_WITHOUT_LABELS: list[tuple[Any, ...]] = [
+    ("gangs", [gang_of("g", ["1", "3", "1", "1", "1"], [0], rules("SpineLayer"), 1, False, "")]),
+    ("decide",),
+]
+"""The second member fits nowhere, so those behind it are placed once the first is: beside it first."""
+
+
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(nodes, st.lists(steps, min_size=4, max_size=20))
+@example([(("", "s1b1"), "2"), (("", "s1b1"), "2"), (("s1", "s1b1"), "2")], ON_NODES_WITHOUT_LABELS)
 def test_gangs_are_placed_in_the_domains_that_the_reference_takes(
     there: list[tuple[tuple[str, str], str]], script: list[tuple[Any, ...]]
 ) -> None:

@@ -31,7 +31,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 from cotenant.api.times import rfc3339
-from cotenant.events.allocations import Allocation, ReservationUsed
+from cotenant.events.allocations import Allocation
 from cotenant.events.placements import Hold
 from cotenant_scheduler.cycle.gathering.confined import Confined
 from cotenant_scheduler.cycle.ordering.coming_rooms import ComingRooms
@@ -82,8 +82,8 @@ class QueueHead:
         self.placed_changed = 0
         """How often a placed pod changed: it may have begun to end."""
         self._counted: list[_CountedRoom] = []
-        self._last: dict[PodKey, tuple[str, ReservationUsed | None]] = {}
-        """The rooms that were counted last, by pod."""
+        self._last: dict[PodKey, tuple[Hold, Shape]] = {}
+        """The rooms that were counted last, by pod, and what they count."""
         self._old = ""
         """Creation time up to which a pod has waited long enough."""
         self._found = False
@@ -156,7 +156,11 @@ class QueueHead:
         self.holds.update(chosen)
         if any(held_for(record) != chosen.get(record.key) for record in entry.records):
             alike.reported = None
-        rooms = {key: (hold.node, hold.reservation) for key, hold in chosen.items()}
+        rooms = {
+            record.key: (chosen[record.key], alike.charge_of(record).shape)
+            for record in entry.records
+            if record.key in chosen
+        }
         if rooms == self._last:
             return False
         self._last = rooms
