@@ -9,7 +9,7 @@ Messages without a subscriber are lost: while the connection was down, before a 
 if the leader was killed between storing and sending. So the reader reads the log itself, the messages after `_known`, up to
 which it has everything: after each reconnect, when the stream has a new leader, if a message's predecessor was not seen,
 SETTLE_SECONDS after one of these or the start, and then every LOOK_SECONDS. In between, after twice as long each time, it
-gets the last message only, and reads on if that one was not delivered. It delivers what it finds; a message older than a
+gets the last message only, and reads on if it did not receive that one. It delivers what it finds; a message older than a
 delivered one cannot be delivered in order any more: it raises Behind, and its owner starts over.
 
 A replica that is behind answers with a prefix of the stream: `_known` goes no further than the last message of an answer.
@@ -302,7 +302,8 @@ class RepublishedReader:
         quick = not self._gap and 2 * SETTLE_SECONDS < self._interval < LOOK_SECONDS
         try:
             last = await self._reads.last()
-            known = last <= self._known or (quick and last in self._delivered)
+            received = last in self._delivered or any(waiting[0] == last for waiting in self._waiting)
+            known = last <= self._known or (quick and received)
             page = None if known else await self._reads.page(self._known, last, LOOK_MESSAGES)
         except NoRespondersError:
             self._other = True
