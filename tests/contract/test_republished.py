@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -86,7 +87,7 @@ async def deaf(client: BusClient, reader: RepublishedReader, *, again: bool = Fa
     subscription = reader._subscriptions[0]
     command = f"SUB {subscription.subject} {subscription._id}\r\n" if again else f"UNSUB {subscription._id}\r\n"
     await client._send_command(command.encode())
-    await client.flush()
+    await client.ask("$JS.API.INFO", b"", b"", seconds=WAIT_SECONDS)  # nats-py's PING can overtake what it has buffered
 
 
 def cut(client: BusClient) -> None:
@@ -261,9 +262,65 @@ async def test_the_server_keeps_no_consumer(nats_log: NatsLog) -> None:
 
 async def test_a_request_that_is_not_answered_is_named(nats_log: NatsLog, other: NatsLog) -> None:
     await nats_log.client.subscribe_raw("silent", lambda *_: None)
-    await nats_log.client.flush()
+    await nats_log.last_sequence(LOG)
     with pytest.raises(TimeoutError, match=r"no answer to silent within 0\.1 s"):
         await other.client.ask("silent", b"", b"", seconds=0.1)
+
+
+async def test_hundreds_of_readers_that_load_at_once_share_what_they_ask_about_it(
+    nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By themselves they would ask 200 times each; how many share an answer depends on when they come."""
+    await store(nats_log, *(fact("x", 1, node=f"n{number}") for number in range(200)))
+    asked: list[str] = []
+    ask = BusClient.ask_whole
+
+    async def counted(client: BusClient, subject: str, *arguments: Any, **options: Any) -> tuple[bytes, bytes]:
+        asked.append(subject)
+        return await ask(client, subject, *arguments, **options)
+
+    monkeypatch.setattr(BusClient, "ask_whole", counted)
+    readers = await asyncio.gather(*(other.follow_republished(f"node.n{number}.>") for number in range(200)))
+    assert len([subject for subject in asked if subject.endswith(f"STREAM.INFO.{LOG}")]) <= 50
+    assert len([subject for subject in asked if subject.endswith(".executor")]) <= 50
+    for reader in readers:
+        assert await read(reader, 1) == [("x", 1)]
+
+
+async def test_a_shared_answer_was_asked_for_after_its_caller_came(other: NatsLog) -> None:
+    state, reached, go_on = [0], asyncio.Event(), asyncio.Event()
+
+    async def ask() -> int:
+        found = state[0]
+        reached.set()
+        await go_on.wait()
+        return found
+
+    first = asyncio.ensure_future(other.client.shared("state", ask))
+    await reached.wait()
+    state[0] = 1
+    later = [asyncio.ensure_future(other.client.shared("state", ask)) for _ in range(3)]
+    await asyncio.sleep(0)
+    state[0] = 2
+    go_on.set()
+    assert [await first, *(await asyncio.gather(*later))] == [0, 2, 2, 2]
+
+
+async def test_a_failed_question_fails_for_those_that_waited_and_is_asked_again_later(other: NatsLog) -> None:
+    asked: list[int] = []
+
+    async def ask() -> int:
+        asked.append(1)
+        await asyncio.sleep(0)
+        if len(asked) < 3:
+            raise TimeoutError("no answer")
+        return 7
+
+    outcomes = await asyncio.gather(*(other.client.shared("state", ask) for _ in range(20)), return_exceptions=True)
+    assert all(isinstance(outcome, TimeoutError) or outcome == 7 for outcome in outcomes)
+    assert len(asked) <= 3
+    asked += [1, 1]
+    assert await other.client.shared("state", ask) == 7
 
 
 # -- what is lost on the way -------------------------------------------------------------------------------------------
@@ -345,6 +402,7 @@ async def test_looks_in_between_read_the_log_only_if_the_last_message_did_not_ar
         await pull_until(reader, lambda: len(looks) > seen)
 
     await store(nats_log, fact("x", 1), fact("y", 1))
+    await other.last_sequence(LOG)  # what was republished before has arrived
     assert await read(reader, 2) == [("x", 1), ("y", 1)]
     await look()
     assert not pages
@@ -355,6 +413,7 @@ async def test_looks_in_between_read_the_log_only_if_the_last_message_did_not_ar
     await store(nats_log, fact("z", 1))
     await deaf(other.client, reader, again=True)
     newest = await store(nats_log, fact("new", 2))
+    await other.last_sequence(LOG)
     assert await read(reader, 1) == [("new", 2)]
     await look()
     assert [until for _, until in pages] == [missed.last]

@@ -14,6 +14,8 @@ A consumer delivers in order, from the log of one replica, so it delivers a pref
 position: by a delivery, or by a heartbeat, which names the last sequence that it scanned. A replica that is behind does
 not reach it, and the read is repeated. The consumer begins at a sequence, never at `last_per_subject` (see `snapshot`).
 
+Readers of one connection share answers about LOG as a whole (`BusClient.shared`).
+
 Bounds: one read at a time for a node and connection, SILENCE_SECONDS without a message, READ_SECONDS, `limit` messages and
 MAX_GET_BYTES (and one message); TRIES reads for a load.
 """
@@ -22,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 
 import msgspec
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
@@ -78,6 +81,10 @@ class Page(msgspec.Struct, frozen=True):
 async def leaders_end(client: BusClient, subject: str) -> int:
     """Return the sequence of LOG's last message. `subject`: one of LOG that the caller may write to; nothing is stored. Raises
     BusError, API_ERRORS."""
+    return await client.shared("leaders_end", partial(_leaders_end, client, subject))
+
+
+async def _leaders_end(client: BusClient, subject: str) -> int:
     answer = await client.ask(subject, _ABSURD, b"", seconds=ANSWER_SECONDS)
     error = msgspec.json.decode(answer, type=_Refusal).error
     if error is None or error.err_code != _WRONG_LAST_SEQUENCE:
@@ -112,6 +119,10 @@ async def last_message(client: BusClient, selected: str) -> Message | None:
 async def identity(client: BusClient) -> str:
     """Return when LOG was created. A node reads the stored identity; other clients ask the stream. Raises
     BusError, API_ERRORS."""
+    return await client.shared("identity", partial(_identity, client))
+
+
+async def _identity(client: BusClient) -> str:
     if client.api != NODES_API:
         return (await JetStream(client).info(LOG)).created
     message = await last_message(client, LOG_IDENTITY)

@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 from nats.errors import NoRespondersError
 from tenacity import (
@@ -75,8 +76,6 @@ class NatsLog(Lookups):
         self.service = service
         self.access = access
         """What the connection was made with."""
-        self._looked_at = 0.0
-        self._look_failed: Exception | None = None
         self.unknown_types = 0
         self.dead_letters = 0
         self.refused = dict.fromkeys(REFUSALS, 0)
@@ -110,20 +109,7 @@ class NatsLog(Lookups):
 
     async def check_streams(self) -> None:
         """See `cotenant.log.contract.Declared`. Raises BusError, API_ERRORS."""
-        loop = asyncio.get_running_loop()
-        asked = loop.time()
-        async with self.client.one_at_a_time("check_streams"):
-            # Hundreds of nodes can load again at once: the result of one check is used by all that waited, a failure as well:
-            # otherwise each would wait for an answer of its own, one after the other.
-            if self._looked_at <= asked:
-                self._look_failed = None
-                try:
-                    await check_streams(self.client)
-                except (BusError, *API_ERRORS) as error:
-                    self._look_failed = error
-                self._looked_at = loop.time()
-            if self._look_failed is not None:
-                raise self._look_failed
+        await self.client.shared("check_streams", partial(check_streams, self.client))
 
     # -- writing -------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -33,6 +33,7 @@ PENDING_MESSAGES = 8192
 PENDING_BYTES = 16 << 20
 """Bounds of a subscription's unhandled requests."""
 _OF_CREDENTIALS = ("authorization violation", "authentication")
+T = TypeVar("T")
 RawSink = Callable[[bytes, bytes, bytes, bytes], None]
 """subject, reply, headers, data"""
 
@@ -132,6 +133,8 @@ class BusClient(Client):
         self.api = JETSTREAM_API
         """The prefix of requests to JetStream."""
         self._locks: dict[str, asyncio.Lock] = {}
+        self._shared: dict[str, tuple[float, asyncio.Future[Any]]] = {}
+        """When each question was last asked, and its answer."""
         self.on_reconnect: set[Callable[[], None]] = set()
         """Called after each reconnect. `stats["reconnects"]` has counted it before anything new arrives, these are later."""
 
@@ -166,6 +169,25 @@ class BusClient(Client):
     def one_at_a_time(self, name: str) -> asyncio.Lock:
         """Return the lock of an operation that two tasks of this connection must not do at once."""
         return self._locks.setdefault(name, asyncio.Lock())
+
+    async def shared(self, name: str, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return what `ask` returns, or raise what it raises. Callers that wait while it is under way share the next answer, so
+        each gets one that was asked for after it came: hundreds of nodes of one process can load at once, and a server answers
+        these requests one after the other. `name`: of the question, and so of the type of its answer."""
+        loop = asyncio.get_running_loop()
+        came = loop.time()
+        async with self.one_at_a_time(name):
+            known = self._shared.get(name)
+            if known is None or known[0] <= came:
+                began = loop.time()
+                answer: asyncio.Future[Any] = loop.create_future()
+                try:
+                    answer.set_result(await ask())
+                except Exception as error:  # noqa: BLE001 - whatever it is, it is for each caller
+                    answer.set_exception(error)
+                self._shared[name] = known = (began, answer)
+            result: T = known[1].result()
+            return result
 
     async def _process_err(self, err_msg: str) -> None:
         """A connection that the server ends because of its credentials (revoked, expired, replaced) is made again, with what
