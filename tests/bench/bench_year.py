@@ -2,11 +2,12 @@
 
 LIVE pods, of which REPLACED end and come again under other names each virtual day, a node that is replaced each day, and a
 service that starts again each day. The bench writes what users, scheduler and executors would; the services follow as processes
-of their own. TTLs are scaled: a tombstone stays TTL_SECONDS instead of five, and so do the start markers that the bench
+of their own. TTLs are scaled: a tombstone stays TTL_SECONDS instead of five minutes, and so do the start markers that the bench
 writes.
 
-Out, at the end of the first day, of each month and of the last day: LOG's messages, subjects, bytes, and its folder; seconds
-to load all of it; resident memory of each service and of the server. Ratios compare the last day with the first (load) and with
+Out, at the end of the first day, of each month and of the last day, once that day's tombstones have expired: LOG's messages,
+subjects (at last also the families of subjects that have grown), bytes, and its folder; seconds to load all of it; resident
+memory of each service and of the server. Ratios compare the last day with the first (load) and with
 the first month (memory: by then caches are full).
 
     python -m tests.bench year            YEAR_DAYS=365 YEAR_REPLACED=1000
@@ -17,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,12 +58,15 @@ LIVE = 1_000
 REPLACED = int(os.environ.get("YEAR_REPLACED", "1000"))
 NODES = 20
 MONTH = 30
-TTL_SECONDS = 1
+TTL_SECONDS = 15
+"""Longer than a service on a crowded machine is behind: it would miss tombstones that expire before it reads them."""
 TOGETHER = 750
 """Messages in one batch: the six of each pod that is replaced stay in order, whatever batch they come to."""
 MAX_LAG = 3_000
 """The writer waits while the gateway is further behind than that."""
 LAG_SECONDS = 300
+SETTLED_SECONDS = TTL_SECONDS + 2
+"""The subjects of LOG are as many as they were this long ago: no tombstone is left to expire."""
 LOADS = 3
 TRIES = 20
 FOLLOWING = {
@@ -85,6 +89,8 @@ class Figures(msgspec.Struct):
     """Of the reader and its fold: on a crowded machine wall time says more about the others."""
     load_seconds: float
     memory_mib: dict[str, int]
+    families: Counter[str]
+    """Subjects by their first token, those of nodes by the third."""
 
 
 class Year:
@@ -186,14 +192,33 @@ class Year:
             await asyncio.sleep(0.05)
 
     async def look(self, day: int) -> Figures:
-        """The figures at the end of a day, once its tombstones are as old as they are at any time."""
+        """The figures at the end of a day, once its tombstones have expired."""
         await self._in_time()
+        families = await self._settled()
         cpu, seconds, subjects = min([await self._load() for _ in range(LOADS)])
         info = (await self.testbed.log.client.jetstream().stream_info(LOG)).state
         memory = {name: memory_mib(process.pid) for name, process in self.testbed.processes.items()}
         folder = self.testbed.folder
         size = sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if "streams/LOG" in str(path) and _is_file(path))
-        return Figures(day, info.messages, subjects, info.bytes >> 10, size >> 10, round(cpu, 3), round(seconds, 3), memory)
+        kib = info.bytes >> 10
+        return Figures(day, info.messages, subjects, kib, size >> 10, round(cpu, 3), round(seconds, 3), memory, families)
+
+    async def _settled(self) -> Counter[str]:
+        """Wait until no tombstone expires any more; returns the subjects by family."""
+        deadline, before = time.monotonic() + LAG_SECONDS, -1
+        while (now := sum((found := await self._families()).values())) != before and time.monotonic() < deadline:
+            before = now
+            await asyncio.sleep(SETTLED_SECONDS)
+        return found
+
+    async def _families(self) -> Counter[str]:
+        api, found, listed = JetStream(self.testbed.log.client), Counter[str](), 0
+        while True:
+            page = await api.subjects(LOG, ">", listed)
+            found.update(_family(subject) for subject in page.subjects)
+            listed += len(page.subjects)
+            if not page.subjects or listed >= page.total:
+                return found
 
     async def _load(self) -> tuple[float, float, int]:
         """CPU and wall seconds that it takes to load all of LOG into a read model, and the subjects that there are."""
@@ -209,6 +234,11 @@ class Year:
         cpu, seconds = time.process_time() - began, time.perf_counter() - started
         await reader.close()
         return cpu, seconds, read
+
+
+def _family(subject: str) -> str:
+    parts = subject.split(".")
+    return f"node.*.{parts[2]}" if parts[0] == "node" else parts[0]
 
 
 def _is_file(path: Path) -> bool:
@@ -254,6 +284,8 @@ async def measure() -> None:
         print(f"year_load_ratio {last.load_seconds / first.load_seconds:.2f} ratio")
         print(f"year_log_bytes_ratio {last.kib / first.kib:.2f} ratio")
         print(f"year_log_subjects_ratio {last.subjects / first.subjects:.2f} ratio")
+        for family, count in sorted((last.families - first.families).items()):
+            print(f"year_grown_{family} {count} subjects")
         for name, memory in last.memory_mib.items():
             print(f"year_memory_ratio_{name} {memory / max(middle.memory_mib[name], 1):.2f} ratio")
 

@@ -17,7 +17,7 @@ from cotenant.events.node.predictions import PredictionState
 from cotenant.events.node.resources import NodeResources
 from cotenant.log.contract import HISTORY, KEEP_PER_SUBJECT, LOG, MARKER_TTL_SECONDS, Stored, Write
 from cotenant.log.nats.log import NatsLog, connect, read_all
-from cotenant.log.nats.lookups import Lost
+from cotenant.log.nats.lookups import UNDECODABLE, Lost
 from cotenant.model.subjects import LOG_IDENTITY
 from cotenant_console.recorded import history
 from tests.nats_server import NatsServer
@@ -167,4 +167,31 @@ async def test_after_the_loss_of_log_its_successors_messages_are_found_and_none_
     assert {event.data.batch_cpu_milli for event in await history(log) if isinstance(event.data, NodeResources)} == {
         100_000 + cpu for cpu in range(VERSIONS - 10)
     }
+    await log.close()
+
+
+async def test_a_look_up_passes_by_messages_that_this_version_cannot_decode(nats_server: NatsServer) -> None:
+    """Halving reads messages beside the wanted one: rubbish of a foreign writer, and what an older version wrote."""
+    log = await connect(nats_server.url, "test")
+    await log.declare()
+    rubbish = (b"no event", b'{"specversion":"1.0","id":"a/1","source":"/a","type":"cotenant.bygone.v1","data":{}}')
+    last = 0
+    for number in range(KEEP_PER_SUBJECT + 90):
+        if 10 <= number < 70:
+            await log.client.request(f"node.n{number}.resources", rubbish[number % 2])
+        else:
+            data = NodeResources(node="n", batch_cpu_milli=number)
+            event = Event(subject="node.n.resources", data=data, id=f"r/{number}", source="/x", time=datetime.now(UTC))
+            assert isinstance(await log.append([Write(event=event)]), Stored)
+        last += 1
+        if last % 20 == 0:
+            await until_history_has(log, last)
+    await until_history_has(log, last)
+    assert await log.get(LOG, 5) is None
+    found = await log.find("LOG:5")
+    assert isinstance(found, Event)
+    assert found.ref == "LOG:5"
+    assert await log.find("LOG:30") == UNDECODABLE
+    await log.purge(HISTORY, "node.n.resources", keep=50)
+    assert await log.find("LOG:5") == Lost("older than what HISTORY keeps, which begins at LOG:11")
     await log.close()

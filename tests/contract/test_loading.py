@@ -307,8 +307,40 @@ async def test_only_an_incarnation_that_had_loaded_is_followed_by_one_without_a_
 ) -> None:
     monkeypatch.setattr("cotenant.runtime.follower.GOOD_SECONDS", -1.0)
     stopping = asyncio.Event()
-    follower = Follower(MemoryLog(), (">",), stopping, service="test", max_pause_seconds=0.2)
+    follower = Follower(MemoryLog(), (">",), stopping, service="test", max_pause_seconds=0.2, chance=lambda: 0.0)
     async with asyncio.timeout(WAIT_SECONDS):
         await follower.run(lambda number: _Unanswered(number, stopping, loads=loads))
+    assert _told_pauses(caplog) == pauses
+
+
+@pytest.mark.parametrize(
+    ("chance", "republished", "pauses"),
+    [
+        (0.0, False, ["0.0", "0.2", "0.2"]),
+        (1.0, False, ["0.0", "0.1", "0.1"]),
+        (1.0, True, ["0.0", "0.1", "0.1"]),
+        (0.7, True, ["0.3", "0.1", "0.1"]),
+    ],
+)
+async def test_pauses_are_shortened_by_chance_and_thousands_of_executors_do_not_begin_at_once(
+    chance: float, republished: bool, pauses: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A pause of 0.2 s is one of 0.1 to 0.2 s; where services begin at once, executors begin within a second."""
+    stopping = asyncio.Event()
+    follower = Follower(
+        MemoryLog(),
+        ("node.a.>",),
+        stopping,
+        service="test",
+        republished=republished,
+        max_pause_seconds=0.2,
+        chance=lambda: chance,
+    )
+    async with asyncio.timeout(WAIT_SECONDS):
+        await follower.run(lambda number: _Unanswered(number, stopping, loads=False))
+    assert _told_pauses(caplog) == pauses
+
+
+def _told_pauses(caplog: pytest.LogCaptureFixture) -> list[str]:
     told = [record.getMessage() for record in caplog.records if "loading the log again" in record.getMessage()]
-    assert [line.rsplit(" ", 2)[1] for line in told] == pauses
+    return [line.rsplit(" ", 2)[1] for line in told]

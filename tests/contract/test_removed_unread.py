@@ -6,14 +6,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+import pytest
 from msgspec.structs import replace
 
 from cotenant.engine.replay import BEHIND, INCOMPLETE, verify
 from cotenant.events import Event, NodeResources
 from cotenant.events.commits import Commit, record_of
-from cotenant.log.contract import LOG, Lagging, NoAnswer, Reader, Refused, Stored, Write, ending
+from cotenant.log.contract import LOG, TOMBSTONE_TTL_SECONDS, Behind, Lagging, NoAnswer, Reader, Refused, Stored, Write, ending
 from cotenant.log.memory import MemoryLog, MemoryReader
 from cotenant.log.nats.log import connect
+from cotenant.log.nats.reader import AWAY_SECONDS, boot_seconds
 from cotenant.runtime.deciding import DecidingService
 from cotenant.runtime.deciding_loop import BEHIND_SECONDS
 from tests.contract.logs import AnyLog
@@ -65,6 +67,37 @@ async def test_a_reader_that_sees_every_message_of_the_log_is_not_behind_while_n
     for subject in ("metrics.a", "metrics.b"):
         assert (await pull_one(reader)).subject == subject
         assert not reader.behind, "nothing was removed, so a long queue does not matter"
+    await reader.close()
+    await log.close()
+
+
+async def test_a_reader_that_is_never_away_and_yet_late_starts_over_before_a_tombstone_expires_unread(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow service: it hears from the server all the time, and what it is given is older each time."""
+    now = boot_seconds()
+    monkeypatch.setattr("cotenant.log.nats.reader.boot_seconds", lambda: now)
+    log = await connect(nats_server.url, "test")
+    await log.declare()
+    first = await say(log, metric("z", 0))
+    reader = await log.follow(LOG, ["metrics.*"], after=first)
+    reader.loaded()
+    await say(log, metric("a", 1))
+    assert (await pull_one(reader)).subject == "metrics.a"
+    pause = TOMBSTONE_TTL_SECONDS / 5
+    await say(log, *(metric(f"n{number}", 1) for number in range(6)))
+    read = 0
+
+    async def read_slowly() -> None:
+        nonlocal now, read
+        for _ in range(6):
+            now += pause
+            await pull_one(reader)
+            read += 1
+
+    with pytest.raises(Behind, match=r"LOG is read 1\d\d s late"):
+        await read_slowly()
+    assert 0 < read * pause <= AWAY_SECONDS
     await reader.close()
     await log.close()
 

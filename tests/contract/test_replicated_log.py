@@ -80,6 +80,13 @@ async def test_streams_are_on_three_servers_and_keep_their_number(log: NatsLog, 
     assert await replicas() == [3, 3, 3, 1]
 
 
+async def test_a_client_knows_whether_its_server_is_the_only_one(log: NatsLog, nats_server: NatsServer) -> None:
+    assert not log.client.on_single_server
+    alone = await connect(nats_server.url, "test")
+    assert alone.client.on_single_server
+    await alone.close()
+
+
 async def test_batches_stay_whole_and_in_order_while_their_leader_is_killed(log: NatsLog, cluster: NatsCluster) -> None:
     """Every batch of 20 is there once, whole, in the order of its acknowledgement; no write fails."""
     reader = await log.follow(LOG, ["metrics.*"], after=await log.last_sequence(LOG))

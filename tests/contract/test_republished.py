@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -259,6 +259,13 @@ async def test_the_server_keeps_no_consumer(nats_log: NatsLog) -> None:
     assert msgspec.json.decode(answer.data)["state"]["consumer_count"] == 0
 
 
+async def test_a_request_that_is_not_answered_is_named(nats_log: NatsLog, other: NatsLog) -> None:
+    await nats_log.client.subscribe_raw("silent", lambda *_: None)
+    await nats_log.client.flush()
+    with pytest.raises(TimeoutError, match=r"no answer to silent within 0\.1 s"):
+        await other.client.ask("silent", b"", b"", seconds=0.1)
+
+
 # -- what is lost on the way -------------------------------------------------------------------------------------------
 
 
@@ -307,14 +314,7 @@ async def test_a_reader_at_rest_looks_ever_more_rarely(
 ) -> None:
     """From 50 ms on, twice as long each time: at most ten looks in two seconds, whether LOG went on elsewhere or not."""
     monkeypatch.setattr(republished, "SETTLE_SECONDS", 0.05)
-    looks: list[int] = []
-    last = NodeReads.last
-
-    async def counted(reads: NodeReads) -> int:
-        looks.append(await last(reads))
-        return looks[-1]
-
-    monkeypatch.setattr(NodeReads, "last", counted)
+    looks, _ = counted_looks(monkeypatch)
     await store(nats_log, fact("x", 0))
     await store(nats_log, fact("x", 1, node="another"))
     reader = await loaded(other)
@@ -323,6 +323,110 @@ async def test_a_reader_at_rest_looks_ever_more_rarely(
     assert await read(reader, 1) == [("x", 2)]
     assert not await reader.pull(10, 1.0)
     assert 2 <= len(looks) <= 10
+
+
+async def test_looks_in_between_read_the_log_only_if_the_last_message_did_not_arrive(
+    nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once settled, a look finds what nothing followed; in a cluster, where a route can break without the connection, what
+    something followed on another subject is found after the longest interval at the latest."""
+    monkeypatch.setattr(republished, "SETTLE_SECONDS", 0.02)
+    monkeypatch.setattr(BusClient, "on_single_server", False)
+    looks, pages = counted_looks(monkeypatch)
+    await store(nats_log, fact("x", 0))
+    reader = await loaded(other)
+    while reader._interval <= 2 * republished.SETTLE_SECONDS:
+        assert not await reader.pull(10, 0.01)
+    pages.clear()
+
+    async def look() -> None:
+        """Let the reader look once more."""
+        seen = len(looks)
+        await pull_until(reader, lambda: len(looks) > seen)
+
+    await store(nats_log, fact("x", 1), fact("y", 1))
+    assert await read(reader, 2) == [("x", 1), ("y", 1)]
+    await look()
+    assert not pages
+    await deaf(other.client, reader)
+    missed = await store(nats_log, fact("new", 1))
+    assert await read(reader, 1) == [("new", 1)]
+    assert [until for _, until in pages] == [missed.last]
+    await store(nats_log, fact("z", 1))
+    await deaf(other.client, reader, again=True)
+    newest = await store(nats_log, fact("new", 2))
+    assert await read(reader, 1) == [("new", 2)]
+    await look()
+    assert [until for _, until in pages] == [missed.last]
+    monkeypatch.setattr(republished, "LOOK_SECONDS", reader._interval)
+    with pytest.raises(Behind, match=f"{LOG}:{newest.first - 1} was not republished"):
+        await read_on(reader)
+    assert [until for _, until in pages] == [missed.last, newest.last]
+
+
+async def test_on_a_single_server_only_the_first_look_reads_what_was_delivered(
+    nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(republished, "SETTLE_SECONDS", 0.05)
+    looks, pages = counted_looks(monkeypatch)
+    await store(nats_log, fact("x", 0))
+    reader = await loaded(other)
+    await pull_until(reader, lambda: len(looks) >= 1)
+    monkeypatch.setattr(republished, "LOOK_SECONDS", reader._interval)
+    stored = await store(nats_log, fact("x", 1), fact("y", 1))
+    assert await read(reader, 2) == [("x", 1), ("y", 1)]
+    # A look just then may have come before the messages.
+    pages.clear()
+    seen = len(looks)
+    await pull_until(reader, lambda: len(looks) > seen)
+    assert looks[-1] == stored.last
+    assert not pages
+
+    cut(other.client)
+    newest = await store(nats_log, fact("z", 2))
+    assert await read(reader, 1) == [("z", 2)]
+    assert pages == [(stored.last, newest.last)], "what was delivered before the connection was lost is not read again"
+
+
+async def test_on_a_single_server_a_later_look_finds_what_did_not_arrive(
+    nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(republished, "SETTLE_SECONDS", 0.05)
+    looks, _ = counted_looks(monkeypatch)
+    await store(nats_log, fact("x", 0))
+    reader = await loaded(other)
+    await pull_until(reader, lambda: len(looks) >= 1)
+    await store(nats_log, fact("x", 1))
+    assert await read(reader, 1) == [("x", 1)]
+    await deaf(other.client, reader)
+    await store(nats_log, fact("new", 1))
+    assert await read(reader, 1) == [("new", 1)]
+
+
+def counted_looks(monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], list[tuple[int, int]]]:
+    """Return two lists that grow: the node's last message as each look found it; behind and up to what each page was read."""
+    looks: list[int] = []
+    pages: list[tuple[int, int]] = []
+    last, page = NodeReads.last, NodeReads.page
+
+    async def counted_last(reads: NodeReads) -> int:
+        looks.append(await last(reads))
+        return looks[-1]
+
+    async def counted_page(reads: NodeReads, after: int, until: int, *limit: int) -> Page:
+        pages.append((after, until))
+        return await page(reads, after, until, *limit)
+
+    monkeypatch.setattr(NodeReads, "last", counted_last)
+    monkeypatch.setattr(NodeReads, "page", counted_page)
+    return looks, pages
+
+
+async def pull_until(reader: Reader, true: Callable[[], bool]) -> None:
+    """Read (bounded) while nothing comes, until something is true."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not true():
+            assert not await reader.pull(10, 0.01)
 
 
 async def test_more_than_can_be_remembered_beyond_what_a_replica_holds_makes_the_reader_start_over(
@@ -521,12 +625,13 @@ async def test_a_load_waits_for_a_replica_that_is_behind(nats_server: NatsServer
     replica = replica_of(nats_server)
     nats_log, other = await connect(nats_server.url, "writer"), await connect(nats_server.url, "reader")
     lagging = await connect(replica.url, "replica")
-    monkeypatch.setattr("cotenant.log.nats.confined.READ_SECONDS", 0.5)
     ask_page, asked = NodeReads.page, []
 
     async def page(reads: NodeReads, *arguments: int) -> Page:
         asked.append(1)
-        return await ask_page(NodeReads(lagging.client, NODE) if len(asked) <= 2 else reads, *arguments)
+        late = len(asked) <= 2
+        monkeypatch.setattr("cotenant.log.nats.confined.READ_SECONDS", 0.5 if late else WAIT_SECONDS)
+        return await ask_page(NodeReads(lagging.client, NODE) if late else reads, *arguments)
 
     monkeypatch.setattr(NodeReads, "page", page)
     try:

@@ -109,14 +109,15 @@ def test_a_gang_waits_whole_says_why_and_runs_whole(stack: Stack) -> None:
     assert row[:5] == ["train", "Running", "3", "3", "3"]
 
 
-def test_a_gang_that_does_not_fit_names_the_member_and_what_nodes_lack(stack: Stack) -> None:
-    annotations = {"gang.scheduling.koordinator.sh/name": "wide", "gang.scheduling.koordinator.sh/min-available": "4"}
-    stack.apply(*[simulated(f"wide-{i}", cpu="6", annotations=annotations) for i in range(4)])
+def test_a_gang_that_does_not_fit_names_its_members_and_what_nodes_lack(stack: Stack) -> None:
+    annotations = {"gang.scheduling.koordinator.sh/name": "wide", "gang.scheduling.koordinator.sh/min-available": "5"}
+    stack.apply(*[simulated(f"wide-{i}", cpu="5", annotations=annotations) for i in range(5)])
     wait_for("the reason", lambda: "Insufficient cpu" in reason(stack, "wide-0"))
     assert [pod["metadata"]["name"] for pod in stack.pods() if pod["spec"].get("nodeName", "")].count("wide-0") == 0
     explained = stack.run("explain", "pod", "wide-0")
-    assert "default/wide-3" in explained, explained
-    stack.run("delete", "pod", *[f"wide-{i}" for i in range(4)])
+    assert "default/wide-3, default/wide-4 do not fit: 0/" in explained, explained
+    assert "what can change that: " in explained
+    stack.run("delete", "pod", *[f"wide-{i}" for i in range(5)])
 
 
 def reservation(name: str, app: str, cpu: str = "2", **spec: Any) -> dict[str, Any]:

@@ -112,7 +112,8 @@ GROUPS = (
     Group(
         "scheduler-cycle",
         (
-            *(f"{_SCHEDULER}/{files}" for files in ("cycle/*.py", "cycle/endings/*.py", "monitor.py", "state/quotas/cache.py")),
+            *(f"{_SCHEDULER}/cycle/{files}" for files in ("*.py", "endings/*.py", "groups/*.py")),
+            *(f"{_SCHEDULER}/{file}" for file in ("monitor.py", "state/quotas/cache.py")),
         ),
         _SCHEDULER_TESTS,
         _SCHEDULER_SLOW,

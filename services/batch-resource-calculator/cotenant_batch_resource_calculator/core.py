@@ -65,7 +65,7 @@ FILTERS = (
     rejections.SUBJECT,
     "yarn.*",
 )
-CORE_VERSION = "5"
+CORE_VERSION = "6"
 
 _GONE = PlacementPhase.GONE
 

@@ -133,7 +133,7 @@ def _base_strategy(
         return _DEFAULTS, last.cluster_enable
 
 
-_DEFAULTS = colocation.chosen(colocation.STRATEGY_DEFAULTS)
+_DEFAULTS = colocation.chosen(colocation.STRATEGY_DEFAULTS, given=frozenset())
 
 
 def _foreign(state: NodeState) -> tuple[Amounts, str]:

@@ -57,7 +57,7 @@ from cotenant_metrics_ingest.prediction.node import PredictionStore, train
 from cotenant_metrics_ingest.samples import Samples, samples_of
 from cotenant_metrics_ingest.windows.node_windows import MALFORMED, REPEATED, fold
 
-CORE_VERSION = "4"
+CORE_VERSION = "5"
 FILTERS = (
     "objects.core.nodes.>",
     "metrics.*",

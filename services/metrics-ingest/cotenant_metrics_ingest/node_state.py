@@ -30,7 +30,7 @@ from cotenant.model.quantities import QuantityError
 from cotenant.model.values import Value
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.contention import ContentionMessages
-from cotenant_metrics_ingest.policy import CollectPolicy, PolicyInForce, collect_policy, wants_time_of_day
+from cotenant_metrics_ingest.policy import PolicyInForce, StrategyPolicy, collect_policy, wants_time_of_day
 from cotenant_metrics_ingest.prediction.models import Predicted, Training
 from cotenant_metrics_ingest.prediction.node import (
     Forecast,
@@ -136,7 +136,7 @@ class NodeMetricState(msgspec.Struct):
     """Whether the windows of the last report, which the load found, are to be restored."""
     annotation: str = ""
     strategy: msgspec.Raw = NO_STRATEGY
-    policy: CollectPolicy = CollectPolicy()
+    policy: StrategyPolicy = StrategyPolicy()
     """The collect policy of the colocation strategy."""
     in_force: PolicyInForce | None = None
     by_time_of_day: bool = False

@@ -1,17 +1,17 @@
 """The collect policy of a NodeMetric: how a node's metrics are collected.
 
 In: a node's colocation strategy, as the resource calculator stores it in `node.<node>.resources`, and the annotation of the
-Node object that overlays it. Out: the policy in force. A strategy counts while it is enabled; absent fields have their
-defaults; a list of durations replaces the default one. A field at Koordinator's default leaves the choice to the service's own
-configuration, which may be below the floors, for demonstrations: of a strategy, a report interval below 30 s counts as 30 s, an
-aggregation window below 60 s as 60 s. Sources: koord-manager nodemetric controller, koordlet NodeMetric informer, the newest
-rule.
+Node object that overlays it. Out: the policy in force. A strategy counts while it is enabled. A field that nobody has set
+is the service's own configuration, which may be below the floors, for demonstrations: of a strategy, a report interval below
+30 s counts as 30 s, an aggregation window below 60 s as 60 s. Sources: koord-manager nodemetric controller, koordlet NodeMetric
+informer, the newest rule.
 """
 
-import re
 from enum import StrEnum
 
 import msgspec
+
+from cotenant.model.metric_windows import windows_seconds
 
 SHORTEST_REPORT_INTERVAL = 30
 SHORTEST_AGGREGATE_DURATION = 60
@@ -38,6 +38,13 @@ class CollectPolicy(msgspec.Struct, frozen=True, rename="camel"):
     report_interval_seconds: int = 60
     node_aggregate_policy: AggregatePolicy = AggregatePolicy()
     node_memory_collect_policy: MemoryPolicy = MemoryPolicy.WITHOUT_PAGE_CACHE
+
+
+class StrategyPolicy(msgspec.Struct, frozen=True):
+    """The policy of a node's strategy. `given`: the fields of the spec that the strategy sets."""
+
+    policy: CollectPolicy = CollectPolicy()
+    given: frozenset[str] = frozenset()
 
 
 _DECODER = msgspec.json.Decoder(CollectPolicy)
@@ -72,18 +79,6 @@ def memory_series(policy: MemoryPolicy, *, cold_memory_started: bool) -> str:
     return WITH_PAGE_CACHE if policy is MemoryPolicy.WITH_PAGE_CACHE else WITHOUT_PAGE_CACHE
 
 
-_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
-
-
-def duration_ms(text: str) -> int:
-    """Milliseconds of a Go duration such as `5m0s`. Raises ValueError on anything else."""
-    match = _DURATION.fullmatch(text)
-    if match is None or not text:
-        raise ValueError(f"duration {text!r} is malformed: expected a Go duration such as 5m0s or 90s")
-    hours, minutes, seconds, milliseconds = (float(part or 0) for part in match.groups())
-    return int(((hours * 60 + minutes) * 60 + seconds) * 1000 + milliseconds)
-
-
 class PolicyInForce(msgspec.Struct, frozen=True):
     """A node's policy as the service follows it."""
 
@@ -93,14 +88,14 @@ class PolicyInForce(msgspec.Struct, frozen=True):
     memory: MemoryPolicy
 
 
-MAX_DURATIONS = 8
-LONGEST_DURATION_SECONDS = 7 * 86400
 LONGEST_AGGREGATE_SECONDS = 86400
-_DEFAULT = CollectPolicy()
+AGGREGATE_DURATION, REPORT_INTERVAL = "aggregateDurationSeconds", "reportIntervalSeconds"
+AGGREGATE_POLICY = "nodeAggregatePolicy"
+_NOTHING = StrategyPolicy()
 _FIELDS = {
-    "metricaggregatedurationseconds": "aggregateDurationSeconds",
-    "metricreportintervalseconds": "reportIntervalSeconds",
-    "metricaggregatepolicy": "nodeAggregatePolicy",
+    "metricaggregatedurationseconds": AGGREGATE_DURATION,
+    "metricreportintervalseconds": REPORT_INTERVAL,
+    "metricaggregatepolicy": AGGREGATE_POLICY,
     "metricmemorycollectpolicy": "nodeMemoryCollectPolicy",
 }
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -114,17 +109,18 @@ def _given(document: bytes | msgspec.Raw | str) -> dict[str, msgspec.Raw]:
         return {}
 
 
-def collect_policy(strategy: bytes | msgspec.Raw, annotation: str = "") -> CollectPolicy:
-    """The policy of a node's strategy; the default one if it is not enabled or cannot be read."""
+def collect_policy(strategy: bytes | msgspec.Raw, annotation: str = "") -> StrategyPolicy:
+    """The policy of a node's strategy, which sets nothing if it is not enabled or cannot be read."""
     given = _given(strategy) | (_given(annotation) if annotation else {})
     if bytes(given.get("enable", b"")) != b"true":
-        return _DEFAULT
+        return _NOTHING
     spec = {name: given[field] for field, name in _FIELDS.items() if field in given}
     try:
         policy = policy_of(msgspec.json.encode(spec))
     except msgspec.DecodeError:
-        return _DEFAULT
-    return policy if policy.aggregate_duration_seconds > 0 and policy.report_interval_seconds > 0 else _DEFAULT
+        return _NOTHING
+    possible = policy.aggregate_duration_seconds > 0 and policy.report_interval_seconds > 0
+    return StrategyPolicy(policy, frozenset(spec)) if possible else _NOTHING
 
 
 FORECAST = "forecast"
@@ -144,23 +140,13 @@ def wants_time_of_day(strategy: bytes | msgspec.Raw, annotation: str = "") -> bo
     return enabled == b"true" and bytes(extensions.get(FORECAST, b"")) == BY_TIME_OF_DAY
 
 
-def policy_in_force(policy: CollectPolicy, own: PolicyInForce) -> PolicyInForce:
-    """The policy with its floors; `own` is the service's, for fields at their default and invalid windows."""
+def policy_in_force(strategy: StrategyPolicy, own: PolicyInForce) -> PolicyInForce:
+    """The policy with its floors; `own` is the service's, for fields that are not given and for invalid windows."""
+    policy, given = strategy.policy, strategy.given
     report, aggregate = own.report_interval_seconds, own.aggregate_seconds
-    if policy.report_interval_seconds != _DEFAULT.report_interval_seconds:
+    if REPORT_INTERVAL in given:
         report = min(effective_report_interval(policy.report_interval_seconds), LONGEST_AGGREGATE_SECONDS)
-    if policy.aggregate_duration_seconds != _DEFAULT.aggregate_duration_seconds:
+    if AGGREGATE_DURATION in given:
         aggregate = min(effective_aggregate_duration(policy.aggregate_duration_seconds), LONGEST_AGGREGATE_SECONDS)
-    return PolicyInForce(report, aggregate, _windows(policy) or own.durations_seconds, policy.node_memory_collect_policy)
-
-
-def _windows(policy: CollectPolicy) -> tuple[int, ...]:
-    """The seconds of the percentile windows; none if they are the default ones, or invalid."""
-    try:
-        wanted = [duration_ms(text) for text in policy.node_aggregate_policy.durations[: MAX_DURATIONS + 1]]
-    except ValueError:
-        return ()
-    possible = 0 < len(wanted) <= MAX_DURATIONS and all(1000 <= each <= 1000 * LONGEST_DURATION_SECONDS for each in wanted)
-    if not possible or wanted == [duration_ms(text) for text in _DEFAULT.node_aggregate_policy.durations]:
-        return ()
-    return tuple(dict.fromkeys(each // 1000 for each in wanted))
+    windows = windows_seconds(policy.node_aggregate_policy.durations) if AGGREGATE_POLICY in given else ()
+    return PolicyInForce(report, aggregate, windows or own.durations_seconds, policy.node_memory_collect_policy)

@@ -5,8 +5,8 @@ by itself, as its reference is a cause of later events; execution events are gat
 they are not urgent. Values that follow from which pods there are change with each pod that comes or goes: of those gathered,
 one event a topic has all changes.
 
-Bounds: MAX_OUTBOX events wait, MAX_TOGETHER are sent at a time, each is tried PUBLISH_TRIES times; beyond that the oldest are
-dropped and counted.
+Bounds: MAX_OUTBOX events and MAX_OUTBOX_BYTES wait, MAX_TOGETHER are sent at a time, each is tried PUBLISH_TRIES times; beyond
+that the oldest are dropped and counted.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from cotenant_node_executor.tracing import NodeTracing
 logger = logging.getLogger(__name__)
 
 MAX_OUTBOX = 1000
+MAX_OUTBOX_BYTES = 8 << 20
+"""As JSON."""
 GATHER_SECONDS = 0.5
 """How long the first of several execution events waits for the others."""
 MAX_TOGETHER = 100
@@ -51,6 +53,9 @@ class Outbox:
         self.dropped_of = {USAGE: 0, EXECUTION: 0}
         """Events that were given up, by stream."""
         self._events: deque[Posted] = deque()
+        self._sizes: deque[int] = deque()
+        """Bytes of each; 0 for one that nothing waited before."""
+        self._bytes = 0
         self._sending = 0
         """The number of events being sent."""
         self._sending_since_ns: int | None = None
@@ -77,10 +82,18 @@ class Outbox:
     def post(self, events: Sequence[Event], began_ns: int) -> None:
         """Add the events of a cycle that began then."""
         for event in events:
-            if len(self._events) >= MAX_OUTBOX:
-                self.dropped_of[self._events.popleft()[0].stream] += 1
+            size = len(msgspec.json.encode(event.data)) if self._events else 0
+            while self._events and (len(self._events) >= MAX_OUTBOX or self._bytes + size > MAX_OUTBOX_BYTES):
+                self.dropped_of[self._take()[0].stream] += 1
             self._events.append((event, began_ns, time.time_ns()))
+            self._sizes.append(size)
+            self._bytes += size
             self._wake.set()
+
+    def _take(self) -> Posted:
+        """Remove the oldest event."""
+        self._bytes -= self._sizes.popleft()
+        return self._events.popleft()
 
     async def send(self) -> None:
         """Send posted events until cancelled."""
@@ -90,13 +103,13 @@ class Outbox:
                 await self._wake.wait()
             if self._events[0][0].stream != USAGE:
                 await asyncio.sleep(GATHER_SECONDS)
-            together = [self._events.popleft()]
+            together = [self._take()]
             while (
                 self._events
                 and len(together) < MAX_TOGETHER
                 and USAGE not in (together[0][0].stream, self._events[0][0].stream)
             ):
-                together.append(self._events.popleft())
+                together.append(self._take())
             together = _joined_by_topic(together)
             self._sending, self._sending_since_ns = len(together), min(ended for _, _, ended in together)
             await self._send_together(together)

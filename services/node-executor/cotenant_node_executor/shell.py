@@ -48,8 +48,9 @@ logger = logging.getLogger(__name__)
 
 PULL_LIMIT = 500
 QUEUE_PULLS = 4
-MAX_PAUSE_SECONDS = 2.0
-"""Pause between loads; no cycle runs meanwhile."""
+MAX_PAUSE_SECONDS = 16.0
+"""Between loads that fail in a row; no cycle runs meanwhile. Thousands of executors that tried every two seconds kept a slow
+server from answering any of them."""
 FOLLOW_UP_SECONDS = 0.1
 """Most programs end within it when they are asked to."""
 MARKER_SECONDS = 5.0

@@ -72,7 +72,7 @@ class OnNode(msgspec.Struct, frozen=True):
 class _Pod:
     """The folded events of one pod name, and the charge in the sums."""
 
-    __slots__ = ("asked", "facts", "held", "on_nodes")
+    __slots__ = ("asked", "facts", "held", "newest", "on_nodes")
 
     def __init__(self) -> None:
         self.facts: _PodFacts | None = None
@@ -82,6 +82,8 @@ class _Pod:
         self.asked: ChargeClass | None = None
         self.held: ChargeClass | None = None
         """The kinds as which it is counted as request and as used."""
+        self.newest = 0
+        """The highest sequence among its events."""
 
 
 class PodDemands:
@@ -98,6 +100,8 @@ class PodDemands:
         self._shared: dict[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]] = {}
         self._members: dict[ChargeClass, set[PodKey]] = {}
         """The pods that are counted, by kind."""
+        self._newest: dict[ChargeClass, int] = {}
+        """The highest sequence among the events of a kind's pods; absent where it has to be searched."""
 
     # -- folding -------------------------------------------------------------------------------------------------
 
@@ -144,6 +148,8 @@ class PodDemands:
         known.on_nodes[subject] = fact
         if fact.assigned or fact.ended or (before is not None and (before.assigned or before.ended)):
             self._recount(key, known)
+        elif known.asked is not None:
+            self._note_newest(known, known.asked)
 
     def drop_on_node(self, subject: str, key: PodKey) -> None:
         """Fold the removal of a placement or run."""
@@ -218,16 +224,30 @@ class PodDemands:
 
     def newest(self, quota: str) -> int:
         """The highest sequence among the events of the quota's own pods, 0 without any."""
-        return max((self._sequence(self._pods[key]) for key in self._of(quota)), default=0)
+        return max((self._newest_of(kind) for kind in self.demands.kinds_of(quota)), default=0)
+
+    def _newest_of(self, kind: ChargeClass) -> int:
+        newest = self._newest.get(kind)
+        if newest is None:
+            newest = self._newest[kind] = max((self._pods[key].newest for key in self._members.get(kind, ())), default=0)
+        return newest
+
+    def _note_newest(self, known: _Pod, before: ChargeClass | None) -> None:
+        """Keep the highest sequence right of the kind as which a pod was counted, and of that as which it is counted now."""
+        pod, kind, was = known.facts, known.asked, known.newest
+        if kind is not None and pod is not None:
+            known.newest = max(pod.sequence, *(fact.sequence for fact in known.on_nodes.values() if fact.uid == pod.uid), 0)
+            highest = self._newest.get(kind)
+            if highest is not None and known.newest >= highest:
+                self._newest[kind] = known.newest
+                if before == kind:
+                    return
+        if before is not None and was == self._newest.get(before):
+            del self._newest[before]
 
     def _of(self, quota: str) -> Iterator[PodKey]:
         for kind in self.demands.kinds_of(quota):
             yield from self._members.get(kind, ())
-
-    def _sequence(self, known: _Pod) -> int:
-        pod = known.facts
-        assert pod is not None
-        return max(pod.sequence, *(fact.sequence for fact in known.on_nodes.values() if fact.uid == pod.uid), 0)
 
     def _recount(self, key: PodKey, known: _Pod) -> None:
         """The pod counts as request until it has ended, and as used once it is assigned."""
@@ -242,9 +262,10 @@ class PodDemands:
             if not (ended or (pod.ignored_after is not None and self._now > pod.ignored_after)):
                 kind = self._kind(known, pod)
         asked, held, holds = known.asked, known.held, kind if assigned else None
+        known.asked, known.held = kind, holds
+        self._note_newest(known, asked)
         if asked == kind and held == holds:
             return
-        known.asked, known.held = kind, holds
         # Add before removing, so that a kind of one pod need not be created again.
         for now, before, as_request in ((kind, asked, 1), (holds, held, 0)):
             if now != before and now is not None:

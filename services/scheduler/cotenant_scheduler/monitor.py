@@ -17,8 +17,9 @@ from datetime import datetime, timedelta
 
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Waiting
+from cotenant_scheduler.cycle.endings.blocked import blocked_by, blocked_event
 from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass
-from cotenant_scheduler.cycle.waiting import WaitingPods, blocked_by, blocked_event
+from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.state.counting import PodKey, is_reserve
 from cotenant_scheduler.state.pod_records import PodRecord
 

@@ -20,6 +20,7 @@ from cotenant.model.names import ANNOTATION_NODE_RESERVATION, BATCH_CPU, BATCH_M
 from cotenant.model.quantities import QuantityError, Scalar, resource_amount
 
 APPLY_DEFAULT = "Default"
+APPLY_POLICIES = (APPLY_DEFAULT, "ReservedCPUsOnly")
 _KEPT = frozenset({BATCH_CPU, BATCH_MEMORY})
 _MAX_CPU = 8192
 
@@ -79,13 +80,18 @@ def parse_reservation(annotations: Mapping[str, str]) -> NodeReservation:
 
 
 def annotated_amounts(text: str) -> Mapping[str, Scalar]:
-    """Return the amounts of a reservation annotation as written. Raises ReservationError where it cannot be read."""
+    """Return the amounts of a reservation annotation as written.
+
+    Raises ReservationError where it cannot be read, or has an unknown apply policy, by which readers would not trim.
+    """
     try:
         document = _DECODER.decode(text)
     except msgspec.DecodeError as error:
         raise ReservationError(str(error)) from error
     if document.reserved_cpus:
         parse_cpu_list(document.reserved_cpus)
+    if document.apply_policy and document.apply_policy not in APPLY_POLICIES:
+        raise ReservationError(f"applyPolicy {document.apply_policy[:100]!r}: must be {' or '.join(APPLY_POLICIES)}")
     return document.resources
 
 

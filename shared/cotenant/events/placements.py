@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 
@@ -79,13 +80,31 @@ class WaitingReason(Part, frozen=True, kw_only=True):
 
     `code` is one of: insufficient, load, metric-expired, taint, node-affinity, unschedulable, host-port (of nodes);
     quota, gated, malformed, predecessor, node-missing (of the pod). `resource` names the dimension where there is one.
-    `detail` carries the figures of the node that is nearest to taking the pod, for example "short by 1500m".
+    `detail` carries the figures of the node that is nearest to taking the pod, for example "short by 1500m"; `node` is its
+    name, given for members of a gang.
     """
 
     code: str
     count: Count
     resource: str = ""
     detail: str = ""
+    node: str = ""
+
+
+class RefusedMembers(Part, frozen=True, kw_only=True):
+    """Members of a gang that do not fit beside those placed before them, all for the same reasons, as they request the same.
+
+    `names` are the first of them (`namespace/name`), `count` is how many there are. `reasons` are those of `nodes` nodes: all,
+    or those of one domain of the network (`where`), where the gang must be in one. `wakes_on`: where it is not that of the
+    waiting event.
+    """
+
+    names: tuple[str, ...] = ()
+    count: Count = 0
+    where: str = ""
+    nodes: Count = 0
+    reasons: tuple[WaitingReason, ...] = ()
+    wakes_on: tuple[str, ...] = ()
 
 
 class Victim(Part, frozen=True, kw_only=True):
@@ -135,6 +154,8 @@ class Waiting(Payload, frozen=True, kw_only=True):
     answer; `message` is the text of the pod's PodScheduled condition, as kube-scheduler words it. `priority` is the
     pod's; `nomination` the node where victims make room; `hold` the node with room reserved for it as the queue's head;
     `member` the pod (`namespace/name`) that all of this is about, where a gang waits because that one of its pods does not fit.
+    `members` are all members of the gang that do not fit, if those before them are placed, as of when this was stored; of
+    `members_not_tried` further ones that is not known.
     Stored again when the nomination or `hold` changes, when the set of (code, resource) changes, at most once a second, or when
     figures changed and 30 s have passed.
     """
@@ -153,6 +174,8 @@ class Waiting(Payload, frozen=True, kw_only=True):
     nomination: Nomination | None = None
     hold: Hold | None = None
     member: str = ""
+    members: tuple[RefusedMembers, ...] = ()
+    members_not_tried: Count = 0
 
     @property
     def codes(self) -> frozenset[tuple[str, str]]:
@@ -160,24 +183,33 @@ class Waiting(Payload, frozen=True, kw_only=True):
         return frozenset((reason.code, reason.resource) for reason in self.reasons)
 
 
-def waiting_line(waiting: Waiting) -> str:
-    """Return one line on why a pod waits: `0/4 nodes: 3 batch-cpu short by 1500m, 1 cpu usage 71% > 65%`."""
-    of_pod = [reason.detail or reason.code for reason in waiting.reasons if not reason.count]
-    of_nodes = [
-        " ".join(part for part in (str(reason.count), reason.resource.rpartition("/")[2], reason.detail or reason.code) if part)
-        for reason in waiting.reasons
-        if reason.count
-    ]
-    lines = of_pod
+def reasons_text(reasons: Sequence[WaitingReason], nodes: int) -> str:
+    """Return reasons in words: `0/4 nodes: 3 batch-cpu short by 1500m, 1 cpu usage 71% > 65%`."""
+    of_pod = [reason.detail or reason.code for reason in reasons if not reason.count]
+    of_nodes = [_of_nodes(reason) for reason in reasons if reason.count]
     if of_nodes or not of_pod:
-        lines = [*of_pod, f"0/{waiting.nodes} nodes" + (f": {', '.join(of_nodes)}" if of_nodes else "")]
+        of_pod.append(f"0/{nodes} nodes" + (f": {', '.join(of_nodes)}" if of_nodes else ""))
+    return "; ".join(of_pod)
+
+
+def _of_nodes(reason: WaitingReason) -> str:
+    at = (f"on {reason.node}" if reason.count == 1 else f"(nearest: {reason.node})") if reason.node else ""
+    parts = (str(reason.count), reason.resource.rpartition("/")[2], reason.detail or reason.code, at)
+    return " ".join(part for part in parts if part)
+
+
+def waiting_line(waiting: Waiting) -> str:
+    """Return one line on why a pod waits: the reasons, of which member of its gang they are, and where it gets room."""
+    lines = [reasons_text(waiting.reasons, waiting.nodes)]
     if waiting.member not in ("", f"{waiting.namespace}/{waiting.name}"):
         lines[0] = f"pod {waiting.member} of its gang does not fit: {lines[0]}"
-    if waiting.nomination is not None:
-        lines.append(nomination_line(waiting.nomination))
-    if waiting.hold is not None:
-        lines.append(hold_line(waiting.hold))
-    return "; ".join(lines)
+    return "; ".join([*lines, *room_lines(waiting)])
+
+
+def room_lines(waiting: Waiting) -> list[str]:
+    """Return where a pod gets room, if anywhere."""
+    nominated = [nomination_line(waiting.nomination)] if waiting.nomination is not None else []
+    return [*nominated, hold_line(waiting.hold)] if waiting.hold is not None else nominated
 
 
 def hold_line(hold: Hold) -> str:

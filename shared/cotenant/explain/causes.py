@@ -21,11 +21,11 @@ from cotenant.events.node.execution import Execution
 from cotenant.events.node.resources import NodeResources
 from cotenant.events.node.runs import RunStatus
 from cotenant.events.objects import ObjectDeleted
-from cotenant.events.placements import Placement, PlacementPhase, Waiting, waiting_line
+from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.reservations import ReservationShare, ReservationStatus
 from cotenant.explain.sentences import figures, sentence
-from cotenant.explain.waking import what_can_change_that
+from cotenant.explain.waking import WHAT_CAN_CHANGE, short_line, what_can_change_that, why_waiting
 from cotenant.model.subjects import tokens
 from cotenant.model.trace_context import trace_of
 
@@ -64,7 +64,6 @@ def event_line(event: Event) -> EventLine:
     )
 
 
-_WHAT_CAN_CHANGE = "what can change that: "
 _KIND_WORDS = {
     **dict.fromkeys(("po", "pod"), "pods"),
     **dict.fromkeys(("no", "node"), "nodes"),
@@ -172,7 +171,8 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     cut: bool = False
     """The walk reached its bounds: older causes exist."""
     reasons: tuple[str, ...] = ()
-    """Of a quota: the reason for its runtime, one line per resource. Of a pod that waits: what can change that."""
+    """Of a quota: the reason for its runtime, one line per resource. Of a pod that waits: which members of its gang do not
+    fit, and what can change that."""
 
 
 def links(roots: Sequence[Event], walk: CauseWalk) -> tuple[Link, ...]:
@@ -223,9 +223,8 @@ def explain_pod(namespace: str, name: str, roots: Sequence[Event], walk: CauseWa
                 f": {ran.message or ran.reason}" if ran.message or ran.reason else ""
             )
     elif waiting is not None:
-        summary = f"waits: {waiting_line(waiting)}"
-        if waiting.wakes_on:
-            reasons = (_WHAT_CAN_CHANGE + what_can_change_that(waiting.wakes_on),)
+        summary = f"waits: {short_line(waiting)}"
+        reasons = tuple(why_waiting(waiting))
     elif ran is not None:
         summary = f"{ran.phase.value} on {ran.node}"
     else:
@@ -259,7 +258,7 @@ def explain_reservation(name: str, roots: Sequence[Event], walk: CauseWalk) -> E
     elif status is not None and isinstance(status.data, ReservationStatus):
         reasons = tuple(f"{reason.count or ''} {reason.detail or reason.code}".strip() for reason in status.data.reasons)
         if status.data.wakes_on:
-            reasons += (_WHAT_CAN_CHANGE + what_can_change_that(status.data.wakes_on),)
+            reasons += (WHAT_CAN_CHANGE + what_can_change_that(status.data.wakes_on),)
     summary = sentence(newest) if newest is not None else "nothing has been decided about it yet"
     return Explanation("reservation", "", name, summary, links(ordered, walk), walk.cut, reasons)
 

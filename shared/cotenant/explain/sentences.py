@@ -231,10 +231,10 @@ def _execution(data: Execution, _: Event) -> str:
 
 
 def _commit(data: Commit, event: Event) -> str:
-    service = tokens(event.subject)[1]
+    replica = f"{tokens(event.subject)[1]} (replica {data.replica})"
     if not data.count:
-        return f"{service} (replica {data.replica}) decides from here on"
-    return f"{service} decided {data.count} events from what was folded up to LOG:{data.folded}"
+        return f"{replica} decides from here on"
+    return f"{replica} decided {data.count} events from what was folded up to LOG:{data.folded}"
 
 
 def _refused(data: CommitRefused, _: Event) -> str:
@@ -342,6 +342,8 @@ def figures(event: Event) -> dict[str, str]:
             found[" ".join(filter(None, (reason.code, reason.resource)))] = ", ".join(filter(None, (nodes, reason.detail)))
     elif isinstance(data, Execution):
         found = {name: str(value) for name, value in data.figures.items()}
+    elif isinstance(data, Commit):
+        found = {"events": str(data.count), "replica": data.replica}
     elif isinstance(data, ExecutorStatus):
         found = {"allocatable": amounts(data.allocatable)}
     return dict(list(found.items())[:MAX_FIGURES])

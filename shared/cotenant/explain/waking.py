@@ -1,4 +1,4 @@
-"""What can change that a pod or a reservation waits, in words.
+"""What can change that a pod or a reservation waits, in words; of a gang, for each of its members that do not fit.
 
 In: the subjects, with NATS' wildcards, whose events cause another try (`Waiting.wakes_on`). Out: one phrase for each kind of
 event. A subject without a phrase is given as it is.
@@ -6,9 +6,12 @@ event. A subject without a phrase is given as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from cotenant.events.placements import RefusedMembers, Waiting, reasons_text, room_lines, waiting_line
 from cotenant.model.subjects import tokens
+
+WHAT_CAN_CHANGE = "what can change that: "
 
 _OF_OBJECTS = {
     "nodes": "a node that joins or changes",
@@ -38,6 +41,39 @@ def what_can_change_that(subjects: Iterable[str]) -> str:
     """Return the phrases in the order of the subjects, each once, at most `MOST`; empty without subjects."""
     phrases = dict.fromkeys(_phrase(subject) for subject in subjects)
     return ", ".join(list(phrases)[:MOST])
+
+
+def short_line(waiting: Waiting) -> str:
+    """Return the sentence on why a pod waits, above the lines of `why_waiting`."""
+    if not (waiting.member and waiting.members):
+        return waiting_line(waiting)
+    count = sum(members.count for members in waiting.members)
+    least = "at least " if waiting.members_not_tried else ""
+    pods = "1 pod of its gang does" if count == 1 else f"{count} pods of its gang do"
+    return "; ".join([f"{least}{pods} not fit", *room_lines(waiting)])
+
+
+def why_waiting(waiting: Waiting) -> Iterator[str]:
+    """Yield lines below the sentence on why a pod waits: the members of its gang that do not fit, those that are alike in one
+    line, and what can change that, for each line by itself where it is not the same for all."""
+    subjects = [members.wakes_on or waiting.wakes_on for members in waiting.members]
+    differs = any(found != waiting.wakes_on for found in subjects)
+    for members, found in zip(waiting.members, subjects, strict=True):
+        yield _members_line(members)
+        if differs and found:
+            yield f"  {WHAT_CAN_CHANGE}{what_can_change_that(found)}"
+    if waiting.members_not_tried:
+        yield f"further members that were not tried: {waiting.members_not_tried}"
+    if waiting.wakes_on and not differs:
+        yield WHAT_CAN_CHANGE + what_can_change_that(waiting.wakes_on)
+
+
+def _members_line(members: RefusedMembers) -> str:
+    more = members.count - len(members.names)
+    names = ", ".join(members.names) + (f" and {more} more like {'it' if len(members.names) == 1 else 'them'}" if more else "")
+    verb = "does" if members.count == 1 else "do"
+    where = f" in {members.where}" if members.where else ""
+    return f"{names} {verb} not fit{where}: {reasons_text(members.reasons, members.nodes)}"
 
 
 def _phrase(subject: str) -> str:

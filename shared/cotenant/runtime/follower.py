@@ -3,12 +3,14 @@
 In: a log, what is read, and a function that makes an incarnation: a fresh state with its start marker. Out: deliveries in
 order, in a bounded queue; the incarnation folds them at its own pace. When it is too far behind, or the log does not answer,
 the incarnation ends and the next one begins; after several early ends in a row with growing delay, as a log that refuses a
-decision would refuse it again.
+decision would refuse it again. Each delay is shortened by chance, by half at most: what ends one process's incarnation often
+ends those of thousands of executors, and their loads should not begin together.
 
 Its only state is the queue. Errors are logged once per incarnation.
 
-Bounds: MAX_PAUSE_SECONDS between incarnations; MARKER_TRIES to store a start marker; `queue_pulls` pulls of `pull_limit` wait
-between reader and incarnation; CLOSE_SECONDS to give consumers back.
+Bounds: MAX_PAUSE_SECONDS between incarnations, SPREAD_SECONDS after the first early end of one that many others run;
+MARKER_TRIES to store a start marker; `queue_pulls` pulls of `pull_limit` wait between reader and incarnation; CLOSE_SECONDS to
+give consumers back.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -51,6 +54,8 @@ PULL_LIMIT = 1000
 QUEUE_PULLS = 16
 CLOSE_SECONDS = 2.0
 MAX_PAUSE_SECONDS = 30.0
+SPREAD_SECONDS = 1.0
+"""Executors, of which there are thousands, begin again within this time of each other where others begin at once."""
 MARKER_TRIES = 7
 """After pauses of a quarter of a second to 30 s."""
 GOOD_SECONDS = 60.0
@@ -84,11 +89,12 @@ class Follower:
         gather_seconds: float = 0.0,
         hurried: Sequence[str] = (),
         clock: Callable[[], datetime] = utc_now,
+        chance: Callable[[], float] = random.random,
         figures: Figures | None = None,
     ) -> None:
         """`republished`: LOG is read without a consumer (`Log.follow_republished`), by the one filter there is.
-        `gather_seconds`, `hurried`: see `log.contract.Gathering`; 0: everything is delivered at once. `figures`: loads, and how
-        far a consumer is behind."""
+        `gather_seconds`, `hurried`: see `log.contract.Gathering`; 0: everything is delivered at once. `chance`: from 0 to 1, by
+        how much pauses are shortened. `figures`: loads, and how far a consumer is behind."""
         self.incarnations = 0
         """Number of incarnations begun."""
         self._log = log
@@ -104,6 +110,7 @@ class Follower:
         self._gather_seconds = gather_seconds
         self._hurried = tuple(hurried)
         self._clock = clock
+        self._chance = chance
         self._figures = figures or Figures()
         self._loaded_at: float | None = None
 
@@ -120,11 +127,20 @@ class Follower:
                 cause = str(reason) if isinstance(reason, Behind) else f"{type(reason).__name__}: {reason}"
                 was_good = self._loaded_at is not None and loop.time() - self._loaded_at > GOOD_SECONDS
                 in_vain = 0 if was_good else in_vain + 1
-                pause = min(max(incarnation.pause.total_seconds(), _pause_seconds(in_vain)), self._max_pause)
+                pause = self._pause_seconds(incarnation.pause.total_seconds(), in_vain)
                 logger.warning("%s: %s: loading the log again in %.1f s", self._service, cause, pause)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._stopping.wait()
+
+    def _pause_seconds(self, own: float, in_vain: int) -> float:
+        """Return the pause after an incarnation, which needs one of its own, and so many short ones in a row: none after the
+        first, then 1, 2, 4 ... MAX_PAUSE_SECONDS."""
+        growing = 0.0 if in_vain < 2 else min(2.0 ** (in_vain - 2), MAX_PAUSE_SECONDS)
+        pause = min(max(own, growing), self._max_pause)
+        if not pause and self._republished:
+            return SPREAD_SECONDS * (1.0 - self._chance())
+        return pause * (1.0 - self._chance() / 2)
 
     async def _open_reader(self) -> Reader:
         if self._republished:
@@ -215,8 +231,3 @@ class Follower:
                 with contextlib.suppress(Exception):
                     async with asyncio.timeout(CLOSE_SECONDS):
                         await reader.close()
-
-
-def _pause_seconds(in_vain: int) -> float:
-    """Return the pause after so many short incarnations in a row: none after the first, then 1, 2, 4 ... MAX_PAUSE_SECONDS."""
-    return 0.0 if in_vain < 2 else min(2.0 ** (in_vain - 2), MAX_PAUSE_SECONDS)

@@ -62,9 +62,9 @@ from cotenant_node_executor.targets.convert import UNLIMITED
 from cotenant_quota_tree.core import QuotaTreeCore
 from cotenant_scheduler.core import SchedulerCore
 from cotenant_scheduler.cycle.endings.endings import Endings
+from cotenant_scheduler.cycle.groups.placing_groups import PlacingGroups
 from cotenant_scheduler.cycle.ordering.queue_head import QueueHead
 from cotenant_scheduler.cycle.placing import Placing
-from cotenant_scheduler.cycle.placing_groups import PlacingGroups
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.framework.plugin import row_count

@@ -222,6 +222,18 @@ def test_zones_count_every_pod_and_every_measurement_without_one() -> None:
     assert found == [Amounts(35_000), Amounts(41_000)]
 
 
+def test_a_zone_offers_no_more_than_the_batch_thresholds_of_its_capacity() -> None:
+    found = calculate_zones(
+        capacities=[Amounts(50_000, 1_001), Amounts(20_000, 400)],
+        node_reserved=ZERO,
+        system_used=Amounts(8_000),
+        pods=[],
+        metrics={},
+        strategy=BatchStrategy(100, 100, cpu_threshold_percent=60, memory_threshold_percent=50),
+    )
+    assert found == [Amounts(30_000, 500_000), Amounts(12_000, 200_000)]
+
+
 # -- amounts -------------------------------------------------------------------------------------------------------
 
 

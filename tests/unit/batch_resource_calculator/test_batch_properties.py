@@ -15,6 +15,7 @@ from cotenant_batch_resource_calculator.formulas.batch import (
     PodNeed,
     calculate_batch,
     sum_need,
+    threshold_of,
 )
 from cotenant_batch_resource_calculator.formulas.numa import calculate_zones, zone_shares
 from cotenant_batch_resource_calculator.formulas.placing import offer
@@ -121,7 +122,7 @@ def test_zone_shares_never_sum_to_less_than_the_whole(amounts: Amounts, zones: l
 
 @UNHURRIED
 @given(loads(), st.integers(1, 4))
-def test_zones_never_offer_more_than_their_capacity_less_the_margin(load: dict[str, object], count: int) -> None:
+def test_zones_never_offer_more_than_margin_and_threshold_leave(load: dict[str, object], count: int) -> None:
     strategy = load["strategy"]
     assert isinstance(strategy, BatchStrategy)
     zone = Amounts(64_000, 1 << 37)
@@ -133,7 +134,8 @@ def test_zones_never_offer_more_than_their_capacity_less_the_margin(load: dict[s
         metrics=load["metrics"],  # type: ignore[arg-type]
         strategy=strategy,
     )
-    usable = to_zone_level(zone - margin_of(zone, strategy.cpu_reclaim_percent, strategy.memory_reclaim_percent))
+    unreserved = zone - margin_of(zone, strategy.cpu_reclaim_percent, strategy.memory_reclaim_percent)
+    usable = to_zone_level(unreserved.smaller(threshold_of(zone, strategy)))
     for offered in found:
         assert 0 <= offered.cpu <= usable.cpu
         assert 0 <= offered.memory <= usable.memory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -90,6 +91,24 @@ def test_the_defaults_are_those_of_koordinator() -> None:
         "cfsQuotaBurstPeriodSeconds": -1,
         "sharePoolThresholdPercent": 50,
     }
+
+
+def test_events_have_the_metric_fields_that_somebody_has_set() -> None:
+    def stored(config: colocation.ColocationConfig, labels: dict[str, str]) -> dict[str, object]:
+        strategy = json.loads(bytes(colocation.choose(config, labels).text))
+        assert strategy["cpuReclaimThresholdPercent"] == 60
+        return {name: value for name, value in strategy.items() if name.startswith("metric")}
+
+    entry = {"nodeSelector": {"matchLabels": {"pool": "x"}}, "metricMemoryCollectPolicy": "usageWithPageCache"}
+    wrong = {"nodeSelector": {"matchLabels": {"pool": "y"}}, "metricMemoryCollectPolicy": ""}
+    section = {"enable": True, "METRICReportIntervalSeconds": 60, "nodeConfigs": [entry, wrong]}
+    config = colocation.load(json.dumps(section))
+    assert stored(config, {}) == stored(config, {"pool": "y"}) == {"metricReportIntervalSeconds": 60}
+    assert stored(config, {"pool": "x"}) == {
+        "metricReportIntervalSeconds": 60,
+        "metricMemoryCollectPolicy": "usageWithPageCache",
+    }
+    assert stored(colocation.load(None), {}) == {}
 
 
 def test_field_names_of_node_entries_match_in_any_case() -> None:

@@ -11,7 +11,6 @@ from cotenant.events.node.metrics import Contention, Usage
 from cotenant.events.node.usage import HostApplicationUsage, NumaUsage, PodUsage, Pressure, Series, UsageSample
 from cotenant_metrics_ingest.counted_memory import counted
 from cotenant_metrics_ingest.policy import (
-    CollectPolicy,
     MemoryPolicy,
     PolicyInForce,
     collect_policy,
@@ -40,11 +39,24 @@ def test_an_enabled_strategy_says_how_a_node_is_measured() -> None:
 def test_a_strategy_that_is_not_enabled_or_damaged_leaves_the_default() -> None:
     assert in_force({**CUSTOM, "enable": False}) == OWN
     for damaged in (b"{", b"[]", b"null", b'{"enable": true, "metricReportIntervalSeconds": "x"}', b'{"enable": "yes"}'):
-        assert collect_policy(damaged) == CollectPolicy()
+        assert policy_in_force(collect_policy(damaged), OWN) == OWN
 
 
-def test_fields_at_koordinators_default_are_the_services_own() -> None:
-    assert in_force({"enable": True, "metricReportIntervalSeconds": 60, "metricAggregateDurationSeconds": 300}) == OWN
+def test_fields_that_a_strategy_sets_count_also_at_koordinators_default() -> None:
+    given = {
+        "enable": True,
+        "metricReportIntervalSeconds": 60,
+        "metricAggregateDurationSeconds": 300,
+        "metricAggregatePolicy": {"durations": ["5m", "10m", "30m"]},
+    }
+    assert in_force(given) == PolicyInForce(60, 300, (300, 600, 1800), MemoryPolicy.WITHOUT_PAGE_CACHE)
+
+
+def test_fields_that_a_strategy_does_not_set_are_the_services_own() -> None:
+    assert in_force({"enable": True, "metricReportIntervalSeconds": None}) == OWN
+    assert in_force({"enable": True, "metricAggregateDurationSeconds": 300}) == PolicyInForce(
+        10, 300, (30, 60), MemoryPolicy.WITHOUT_PAGE_CACHE
+    )
 
 
 def test_floors_of_interval_and_window() -> None:

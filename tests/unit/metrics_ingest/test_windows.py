@@ -11,7 +11,6 @@ from cotenant.events.node.metrics import SlotDigest
 from cotenant_metrics_ingest.aggregation import AggregationError, percentile_rank
 from cotenant_metrics_ingest.means import NODE_ROW, MeanSlots, digests
 from cotenant_metrics_ingest.points import MAX_OPEN, POINTS, thinning
-from cotenant_metrics_ingest.policy import duration_ms
 from cotenant_metrics_ingest.slots import MAX_SLOTS, PercentileSlots, encode_ended, settle
 from cotenant_metrics_ingest.varints import VarintError, decode, encode_each
 from cotenant_metrics_ingest.windows.node_windows import WindowSizes
@@ -157,12 +156,3 @@ def test_windows_of_any_length_are_bounded_in_memory(durations: list[int], aggre
     sizes = WindowSizes.of(aggregate_seconds, durations)
     assert sizes.slots <= MAX_SLOTS
     assert sizes.slot_ms * (sizes.slots - 1) >= max(durations) * 1000
-
-
-def test_go_durations() -> None:
-    assert duration_ms("5m0s") == 300_000
-    assert duration_ms("1h30m") == 5_400_000
-    assert duration_ms("1500ms") == 1500
-    for malformed in ("", "5", "m5", "5m5"):
-        with pytest.raises(ValueError, match="malformed"):
-            duration_ms(malformed)

@@ -9,7 +9,7 @@ from cotenant.events.node.execution import Change, Execution
 from cotenant.log.contract import EXECUTION
 from cotenant.log.memory import MemoryLog
 from cotenant_node_executor.core.executions import DRY_RUN, MAX_CHANGES
-from cotenant_node_executor.outbox import Outbox
+from cotenant_node_executor.outbox import MAX_OUTBOX, MAX_OUTBOX_BYTES, Outbox
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 
 NODE = "sim"
@@ -60,3 +60,20 @@ async def test_an_event_holds_no_more_changes_than_its_bound() -> None:
     events = await stored(*(told("identity", number, changes=MAX_CHANGES // 2) for number in range(1, 4)))
     assert [len(data.changes) for data, _ in events] == [MAX_CHANGES, MAX_CHANGES // 2]
     assert [data.summary for data, _ in events] == [f"change 2; {MAX_CHANGES // 2} more just before", "change 3"]
+
+
+async def test_what_waits_for_a_server_that_is_away_is_bounded_in_bytes_and_the_oldest_goes() -> None:
+    node = simulated_node(NODE, NodeSize())
+    outbox = Outbox(MemoryLog(), "cell", lambda: node, None)
+    large = 100_000
+    count = 2 * MAX_OUTBOX_BYTES // large
+    assert count < MAX_OUTBOX
+    for number in range(count):
+        outbox.post([told("identity", number, f"{number} " + "x" * large)], 0)
+    waiting = [event.data.summary for event, _, _ in outbox._events if isinstance(event.data, Execution)]
+    assert MAX_OUTBOX_BYTES // 2 < sum(map(len, waiting)) <= MAX_OUTBOX_BYTES
+    assert waiting[-1].startswith(f"{count - 1} ")
+    assert outbox.dropped_of[EXECUTION] == count - len(waiting)
+    for _ in waiting:
+        outbox._take()
+    assert outbox._bytes == 0

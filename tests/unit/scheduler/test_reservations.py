@@ -476,7 +476,7 @@ def test_an_unreadable_wish_is_an_answer_not_a_placement() -> None:
 
 @pytest.mark.parametrize("at_once", [2, 48])
 def test_a_gang_uses_reservations_whole_or_not_at_all(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cotenant_scheduler.cycle.placing_groups.WORTHWHILE", at_once)
+    monkeypatch.setattr("cotenant_scheduler.cycle.groups.trials.WORTHWHILE", at_once)
     story = story_with("n1", "n2", cpu="4")
     for name in ("r1", "r2"):
         story.reservation(reservation(name, cpu="4"))
@@ -552,7 +552,7 @@ def test_what_a_pod_asks_follows_the_reservations_that_there_are() -> None:
 def test_a_gang_whose_members_may_run_in_reservations_only_waits_without_them_and_uses_them(
     at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cotenant_scheduler.cycle.placing_groups.WORTHWHILE", at_once)
+    monkeypatch.setattr("cotenant_scheduler.cycle.groups.trials.WORTHWHILE", at_once)
     story = story_with("n1", "n2", cpu="4")
     gang = {
         "gang.scheduling.koordinator.sh/name": "g",

@@ -7,6 +7,8 @@ colocation config:
 
 A cluster part that does not parse or is out of range rejects the section. A node entry that is out of range falls back
 to the cluster strategy. A node cannot be enabled while the cluster is not.
+
+Events have the strategy without the defaults of METRIC_FIELDS: metrics-ingest fills in its own configuration.
 """
 
 from __future__ import annotations
@@ -88,12 +90,13 @@ class _Section(ColocationStrategy, frozen=True, kw_only=True, rename=camel_name,
 
 class NodeStrategy(msgspec.Struct, frozen=True):
     """A node entry in force: `strategy` for the nodes that match `selector`. `name`: the user's, for messages; `fault`: why the
-    cluster's strategy counts in its place."""
+    cluster's strategy counts in its place; `given`: the fields that are no defaults."""
 
     selector: LabelSelector | None
     strategy: JsonObject
     name: str = ""
     fault: str = ""
+    given: frozenset[str] = frozenset()
 
 
 class SelectedStrategy(msgspec.Struct, frozen=True):
@@ -111,6 +114,8 @@ class ColocationConfig(msgspec.Struct, frozen=True):
     """The section in force: the cluster's strategy and the node entries in order, as overlay documents."""
 
     cluster: JsonObject
+    given: frozenset[str] = frozenset()
+    """The fields of the cluster's strategy that are no defaults."""
     entries: tuple[NodeStrategy, ...] = ()
     fallen_back: tuple[str, ...] = ()
     """Names (or positions) of node entries that are out of range and count as the cluster strategy."""
@@ -137,6 +142,8 @@ STRATEGY_DEFAULTS: JsonObject = {
     "midStaticCPUReservedPercent": 0,
     "midStaticMemoryReservedPercent": 0,
 }
+METRIC_FIELDS = frozenset(name for name in STRATEGY_DEFAULTS if name.startswith("metric"))
+"""How a node is measured."""
 
 _POSITIVE = (
     "metric_aggregate_duration_seconds",
@@ -196,33 +203,39 @@ def of_document(given: JsonObject, *, defaults: JsonObject = STRATEGY_DEFAULTS) 
     """Return the configuration of a decoded section, laid over the defaults. Raises ConfigError."""
     document = canonical(given, _Section)
     section = fit(document, _Section, KEY)
-    cluster = overlay(defaults, _strategy_fields(document))
+    cluster_fields = _strategy_fields(document)
+    cluster, given_fields = overlay(defaults, cluster_fields), frozenset(cluster_fields)
     wrong = out_of_range(fit(cluster, ColocationStrategy, KEY))
     if wrong:
         raise ConfigError(f"{KEY}: {wrong}")
     entries: list[NodeStrategy] = []
     fallen_back: list[str] = []
     for index, (entry, part) in enumerate(zip(section.node_configs, _entry_parts(document), strict=True)):
-        merged = overlay(cluster, _strategy_fields(part))
+        fields = _strategy_fields(part)
+        merged, merged_fields = overlay(cluster, fields), given_fields.union(fields)
         fault = out_of_range(fit(merged, ColocationStrategy, KEY))
         if fault:
-            merged = cluster
+            merged, merged_fields = cluster, given_fields
             fallen_back.append(entry.name or f"nodeConfigs[{index}]")
-        entries.append(NodeStrategy(entry.node_selector, merged, entry.name, fault))
-    return _with_choices(ColocationConfig(cluster, tuple(entries), tuple(fallen_back)))
+        entries.append(NodeStrategy(entry.node_selector, merged, entry.name, fault, merged_fields))
+    return _with_choices(ColocationConfig(cluster, given_fields, tuple(entries), tuple(fallen_back)))
 
 
 def _with_choices(config: ColocationConfig) -> ColocationConfig:
     choices = [
-        chosen(overlay(config.cluster, entry.strategy), entry.name or f"nodeConfigs[{index}]", entry.fault)
+        chosen(overlay(config.cluster, entry.strategy), entry.name or f"nodeConfigs[{index}]", entry.fault, entry.given)
         for index, entry in enumerate(config.entries)
     ]
-    return msgspec.structs.replace(config, choices=(*choices, chosen(config.cluster)))
+    return msgspec.structs.replace(config, choices=(*choices, chosen(config.cluster, given=config.given)))
 
 
-def chosen(document: JsonObject, group: str = "", fault: str = "") -> SelectedStrategy:
-    """Return a strategy's forms. Raises ConfigError for an invalid document."""
-    text = msgspec.Raw(msgspec.json.encode(document, order="deterministic"))
+def chosen(
+    document: JsonObject, group: str = "", fault: str = "", given: frozenset[str] = METRIC_FIELDS
+) -> SelectedStrategy:
+    """Return a strategy's forms; those of METRIC_FIELDS that are not given are no part of its JSON. Raises ConfigError for an
+    invalid document."""
+    stored = {name: value for name, value in document.items() if name in given or name not in METRIC_FIELDS}
+    text = msgspec.Raw(msgspec.json.encode(stored, order="deterministic"))
     return SelectedStrategy(document, fit(document, ColocationStrategy, KEY), text, group, fault)
 
 

@@ -47,6 +47,8 @@ class CalculatePolicy(StrEnum):
 _USAGE, _REQUEST, _MAX_USAGE_REQUEST = CalculatePolicy.USAGE, CalculatePolicy.REQUEST, CalculatePolicy.MAX_USAGE_REQUEST
 _POLICIES = {policy.value: policy for policy in CalculatePolicy}
 _MID = PriorityClass.MID
+UNLIMITED = 2**63
+"""Above every amount."""
 
 
 class PodNeed(Value, frozen=True):
@@ -215,7 +217,7 @@ def reclaimable(
     need: HighPriorityNeed,
     strategy: BatchStrategy,
 ) -> Amounts:
-    """Return the batch amounts by policy, before the threshold cap. `system_used` includes HP host applications."""
+    """Return the batch amounts by policy, before the thresholds. `system_used` includes HP host applications."""
     usable = capacity - margin
     taken = system_used.larger(node_reserved)
 
@@ -226,6 +228,15 @@ def reclaimable(
         return (usable - taken - needed).floored()
 
     return Amounts(by(strategy.cpu_policy).cpu, by(strategy.memory_policy).memory)
+
+
+def threshold_of(capacity: Amounts, strategy: BatchStrategy) -> Amounts:
+    """Return the batch thresholds' share of a node's or a zone's capacity; UNLIMITED where there is none."""
+    cpu, memory = strategy.cpu_threshold_percent, strategy.memory_threshold_percent
+    return Amounts(
+        UNLIMITED if cpu is None else share(capacity, cpu).cpu,
+        UNLIMITED if memory is None else share(capacity, memory).memory,
+    )
 
 
 def calculate_batch(
@@ -245,8 +256,5 @@ def calculate_batch(
     expected = expected_cpu(forecast, host_applications, need)
     raised = at_least(need, expected - system_used.larger(node_reserved).cpu) if expected else need
     batch = reclaimable(capacity, margin, system_used, node_reserved, raised, strategy)
-    if strategy.cpu_threshold_percent is not None:
-        batch = Amounts(min(batch.cpu, share(capacity, strategy.cpu_threshold_percent).cpu), batch.memory)
-    if strategy.memory_threshold_percent is not None:
-        batch = Amounts(batch.cpu, min(batch.memory, share(capacity, strategy.memory_threshold_percent).memory))
+    batch = batch.smaller(threshold_of(capacity, strategy))
     return BatchTerms(capacity, margin, system_used, hosts, node_reserved, need, batch, expected)

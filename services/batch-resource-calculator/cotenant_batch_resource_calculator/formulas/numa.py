@@ -2,7 +2,8 @@
 
 In: zone capacities, the node's figures and the pods' zones. Out: one `Amounts` in zone-level units per zone, in the given
 order. Node-level system usage and reserve are divided by the number of zones; a pod counts in its allocated zones, in equal
-parts, or in all of them. Source: Koordinator batch resource plugin, NUMA level. Every quotient rounds up to a thousandth.
+parts, or in all of them; reclaim and batch thresholds are percentages of the zone's capacity. Source: Koordinator batch
+resource plugin, NUMA level. Every quotient rounds up to a thousandth.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from cotenant_batch_resource_calculator.formulas.batch import (
     PodNeed,
     is_reclaimed,
     reclaimable,
+    threshold_of,
 )
 
 
@@ -86,7 +88,7 @@ def calculate_zones(
             zone_reserved,
             HighPriorityNeed(request[zone], used[zone], max_used_request[zone]),
             strategy,
-        )
+        ).smaller(to_zone_level(threshold_of(capacity, strategy)))
         for zone, capacity in enumerate(capacities)
     ]
 

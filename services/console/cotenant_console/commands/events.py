@@ -2,7 +2,7 @@
 
 In: the gateway's lines (stream, sequence, time, sentence, causes, trace id). Out: one line an event, or the lines as JSON.
 Without `-f` the last events of LOG; with `-f` also executors' actions (EXECUTION) as they happen. Commits and metrics are
-left out unless `--all` is given: they are many and concern no object.
+left out unless `--all` is given: they are many and concern no object. A commit by which a replica takes over is shown.
 """
 
 from __future__ import annotations
@@ -43,9 +43,14 @@ def command(
     elif follow:
         last = int(text_at(client.get(STATUS_PATH), "log", "lastSequence", default="0"))
         query["since"] = str(max(0, last - SHOWN)) if not about else "0"
-    found = (line for line in read_lines(client, query) if everything or line.get("type") not in BACKGROUND)
+    found = (line for line in read_lines(client, query) if everything or not _is_background(line))
     for line in found if follow or since is not None else deque(found, maxlen=SHOWN):
         click.echo(json.dumps(line) if output == "json" else event_line(line, output == "wide"))
+
+
+def _is_background(line: Document) -> bool:
+    takes_over = text_at(line, "figures", "events") == "0"
+    return line.get("type") in BACKGROUND and not takes_over
 
 
 def read_lines(client: Client, query: dict[str, str]) -> Iterator[Document]:

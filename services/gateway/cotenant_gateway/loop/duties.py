@@ -39,6 +39,7 @@ BUILT_INS_EVERY = timedelta(seconds=1)
 ACCOUNTS_EVERY = timedelta(seconds=1)
 COLLECTED_EVERY = timedelta(seconds=1)
 PROFILED_EVERY = timedelta(seconds=1)
+DECLARED_EVERY = timedelta(seconds=1)
 RESERVATIONS_EVERY = timedelta(seconds=60)
 GATHERED_ENDINGS = timedelta(milliseconds=250)
 """The first tombstone is stored at once, those within this time after it together: a tombstone by itself costs the
@@ -73,6 +74,7 @@ class Duties:
         self._ended: datetime | None = None
         self._runs_ended: datetime | None = None
         self._collected: datetime | None = None
+        self._declared_seen: datetime | None = None
         self._reservations_seen: datetime | None = None
         self._new_uid = new_uid
         self._budgets = budgets
@@ -128,8 +130,8 @@ class Duties:
             yield plans
 
     def due(self, now: datetime) -> Iterator[Sequence[Plan]]:
-        """Yield the writes that are due: endings, then registrations, then budgets, then once a second pods that wait for
-        profiles, finished pods and leftovers of pods."""
+        """Yield the writes that are due: endings, then registrations, then budgets, then once a second documents of nodes that
+        are gone, pods that wait for profiles, finished pods and leftovers of pods."""
         core = self._core()
         ended: list[Plan] = []
         if (core.may_end or core.orphaned) and self._endings_are_due(now):
@@ -146,7 +148,8 @@ class Duties:
         if self._budgets.every is not None and core.collections[BUDGETS].slots and self._budgets_are_due(core, now):
             self._budgets_seen = (core.folded, now)
             yield list(budget_updates(core, now))
-        if core.declared:
+        if core.declared and not _within(self._declared_seen, now, DECLARED_EVERY):
+            self._declared_seen = now
             gone = list(documents_of_no_node(core))
             if gone:
                 yield gone

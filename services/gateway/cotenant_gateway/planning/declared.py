@@ -38,8 +38,13 @@ def with_document(core: GatewayCore, snapshot: Snapshot) -> Snapshot:
 
 
 def documents_of_no_node(core: GatewayCore) -> Iterator[Plan]:
-    """Yield the plans that end documents whose node is gone."""
-    for slot in islice(core.declared.values(), MAX_PLANS):
-        snapshot = slot.snapshot
-        if snapshot is not None and snapshot.stored is not None and core.get(NODES, "", slot.address.name) is None:
+    """Yield the plans that end documents whose node is gone, at most MAX_PLANS."""
+    yield from islice(_of_no_node(core), MAX_PLANS)
+
+
+def _of_no_node(core: GatewayCore) -> Iterator[Plan]:
+    nodes = core.collections[NODES].slots
+    for slot in core.declared.values():
+        node = nodes.get(("", slot.address.name))
+        if (node is None or node.stored is None) and (snapshot := slot.snapshot) is not None and snapshot.stored is not None:
             yield end(snapshot)

@@ -2,7 +2,7 @@
 
 In: the queue, the node table, quotas, nominations. Out: the events of placements, in queue order, each pod on the feasible node
 with the highest total score (the first name among equals), assumed on the node and charged to the quota before the next one is
-evaluated; and why the others wait. Equal pods in a row are placed at once (`framework.series`); groups: `cycle.placing_groups`.
+evaluated; and why the others wait. Equal pods in a row are placed at once (`framework.series`); groups: `cycle.groups`.
 
 Over 300 lines: the pass, and its end conditions.
 """
@@ -18,17 +18,19 @@ from cotenant.events.placements import Waiting
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.binding import Binding
 from cotenant_scheduler.cycle.endings.endings import Endings
-from cotenant_scheduler.cycle.equal_groups import EqualGroups
 from cotenant_scheduler.cycle.gathering.confined import Confined
 from cotenant_scheduler.cycle.gathering.gathering import Gathering
 from cotenant_scheduler.cycle.gathering.reserved_slots import ReservedSlots
-from cotenant_scheduler.cycle.group_preemption import GroupPreemption
+from cotenant_scheduler.cycle.groups.equal_groups import EqualGroups
+from cotenant_scheduler.cycle.groups.group_preemption import GroupPreemption
+from cotenant_scheduler.cycle.groups.members import MembersThatDoNotFit
+from cotenant_scheduler.cycle.groups.placing_groups import PlacingGroups
+from cotenant_scheduler.cycle.groups.trials import GroupTrials
 from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
 from cotenant_scheduler.cycle.ordering.fair_walk import FairWalk
 from cotenant_scheduler.cycle.ordering.queue_head import REFUSED_OTHERWISE, QueueHead
 from cotenant_scheduler.cycle.ordering.shares import Shares
 from cotenant_scheduler.cycle.ordering.walk import PodRun, States, Walk, fitting
-from cotenant_scheduler.cycle.placing_groups import PlacingGroups
 from cotenant_scheduler.cycle.preempting import Preempting
 from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass, PodQueue, QueueEntry, events_of
 from cotenant_scheduler.cycle.reservations.pre_allocation import MOST_TAKEN, PreAllocation, TakesPods
@@ -114,25 +116,18 @@ class Placing:
         """Whether the last decision ended before it had tried the whole queue."""
         reserved_slots = ReservedSlots(nodes, reserving, pods.assigned)
         gathering = Gathering(nodes, topology, gangs, pods.records, self._results, nominations, reserved_slots)
+        head, gathers = lambda: self.head.alike, gathering.gathers
         self._equal_groups = EqualGroups(
-            nodes,
-            self._results,
-            self._binding,
-            admission,
-            assumed,
-            nominations,
-            lambda: self.head.alike,
-            gathering.gathers,
-            MOST_EVENTS,
+            nodes, self._results, self._binding, admission, assumed, nominations, head, gathers, MOST_EVENTS
+        )
+        trials = GroupTrials(
+            nodes, self._equal_groups, self._results, self._binding, quotas, admission, assumed, waiting, nominations, reserving
         )
         self._groups = PlacingGroups(
             nodes,
-            self._equal_groups,
+            trials,
             self._results,
             self._binding,
-            quotas,
-            admission,
-            assumed,
             waiting,
             nominations,
             reserving,
@@ -142,6 +137,8 @@ class Placing:
             MOST_EVENTS,
             MOST_TOGETHER,
         )
+        members = MembersThatDoNotFit(nodes, trials, gathering, self._results, assumed, waiting, self.head)
+        waiting.members_that_do_not_fit = members.of
 
     def evaluation(self, shape: Shape) -> Evaluation:
         """Return the evaluation of all nodes for a shape; nothing is decided."""
@@ -174,6 +171,7 @@ class Placing:
                 break
             if isinstance(alike, GroupClass):
                 previous = None
+                alike.beside_rooms = self.head.alike is not None
                 if not self._equal_groups.place(walk, left, now, bound):
                     self._groups.decide(walk, entry, alike, now, bound)
                 continue
@@ -258,10 +256,10 @@ class Placing:
             self._nominations.end(record.key, self._nodes.names[row])
             if shape.selected_by:
                 walk.reopen(shape.selected_by)
-        self.head.release()
-        walk.finish()
         self.cut_short = top is not None
         waiting = self._waiting.decide(now, max(0, limit - len(bound)), self._preempting.nominated) if top is None else []
+        self.head.release()
+        walk.finish()
         return bound, waiting
 
     def _refused_by_quota(

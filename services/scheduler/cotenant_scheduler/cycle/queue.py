@@ -190,13 +190,15 @@ class EquivalenceClass:
 class GroupClass(EquivalenceClass):
     """One group of pods of any shapes and quotas: a single entry while its rules let it be tried."""
 
-    __slots__ = ("_members", "_sorted", "keeps_nominations", "together")
+    __slots__ = ("_members", "_sorted", "beside_rooms", "keeps_nominations", "together")
 
     def __init__(self, together: Together, charge: Charge) -> None:
         super().__init__(together.name, charge)
         self.together = together
         self.keeps_nominations = False
         """Whether its pods stay nominated where they are."""
+        self.beside_rooms = False
+        """Whether room of the queue's head counted when it was last tried."""
         self._members: dict[PodKey, tuple[QueueKey, PodRecord, Charge]] = {}
         self._sorted = True
         """`_entries` and `live` are those of the members."""

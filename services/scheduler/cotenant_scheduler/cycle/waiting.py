@@ -12,20 +12,21 @@ Over 300 lines: all texts of why pods wait, and when they are stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from datetime import datetime, timedelta
 
 import msgspec
 
 from cotenant.events.envelope import Event
-from cotenant.events.placements import Hold, Nomination, Waiting, WaitingReason
-from cotenant.model.subjects import node_subject, pod_subject, waiting_subject
+from cotenant.events.placements import Hold, Nomination, RefusedMembers, Waiting, WaitingReason
+from cotenant.model.subjects import waiting_subject
 from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass, PodQueue, WaitingTemplate
 from cotenant_scheduler.cycle.reservations.events import waits
 from cotenant_scheduler.cycle.reservations.reserving import WAKES_ON, Reserving, reasons_of
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.explanation import explain
 from cotenant_scheduler.plugins.reservation.matching import Ask
+from cotenant_scheduler.state.columns import IntArray
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.load.load_estimate import microseconds
 from cotenant_scheduler.state.nodes import NodeTable
@@ -43,6 +44,9 @@ CHANGE_PAUSE = timedelta(seconds=1)
 """An event with another set of reasons is stored after this time: quotas follow their nodes a moment later, and reasons
 alternate."""
 
+OF_GROUP = "group"
+"""The code of reasons for which a group is not tried at all."""
+
 OF_GANGS = ("objects.core.pods.>", "objects.scheduling%2Esigs%2Ek8s%2Eio.podgroups.>")
 """What can change whether a group has all the pods that it needs."""
 
@@ -54,6 +58,9 @@ OF_TOPOLOGY = (
 """What can change whether a domain of the network has room for a group."""
 
 _FAR_US = 1 << 62
+
+MembersFinder = Callable[[GroupClass, datetime], tuple[tuple[RefusedMembers, ...], int]]
+"""Returns the members of a group that do not fit, and how many further ones were not tried."""
 
 
 def first_due(record: PodRecord, now: datetime) -> datetime:
@@ -80,6 +87,8 @@ class WaitingPods:
         """The time of the decision that is being made."""
         self.holds: Mapping[PodKey, Hold] = {}
         """The room that the decision reserves for the queue's head."""
+        self.members_that_do_not_fit: MembersFinder = lambda *_: ((), 0)
+        """`cycle.groups.members`; asked once for each decision that stores a waiting event of a group."""
         self._holding: dict[PodKey, PodRecord] = {}
         """Pods whose waiting events name a reserved room."""
         self._nodes = nodes
@@ -102,25 +111,7 @@ class WaitingPods:
         if known is not None and alike.stamp == stamp:
             return known
         alike.stamp = stamp
-        explanation = explain(evaluation)
-        found = explanation.refusals
-        reasons = tuple(
-            WaitingReason(
-                code=entry.refusal.code,
-                count=entry.count,
-                resource=entry.refusal.resource,
-                detail=entry.refusal.detail,
-            )
-            for entry in found
-        )
-        listed = [f"{entry.count} {entry.refusal.text}" for entry in found]
-        wakes_on = explanation.wakes_on
-        if isinstance(ask, Ask):
-            refused = self._reserving.refused(evaluation, ask)
-            more, lines = reasons_of(refused)
-            reasons = tuple(more) if refused.required else (*reasons, *more)
-            listed = lines if refused.required else [*listed, *lines]
-            wakes_on = tuple(sorted({*wakes_on, *WAKES_ON}))
+        reasons, listed, wakes_on = self.refusals_of_nodes(evaluation, ask)
         texts = ", ".join(listed)
         total = self._nodes.count
         message = f"0/{total} nodes are available: {texts}." if texts else "no nodes available to schedule pods"
@@ -136,6 +127,30 @@ class WaitingPods:
             nomination=nomination,
         )
         return self._template(alike, waiting, ())
+
+    def refusals_of_nodes(
+        self, evaluation: Evaluation, ask: Hashable, among: IntArray | None = None, *, nearest: bool = False
+    ) -> tuple[tuple[WaitingReason, ...], list[str], tuple[str, ...]]:
+        """Return why nodes (`among`: only these rows) and reservations refuse a pod: reasons, texts, and the subjects whose
+        events can change that. `nearest`: each reason names the node that is nearest to taking the pod."""
+        explanation = explain(evaluation, among, nearest=nearest)
+        reasons = tuple(
+            WaitingReason(
+                code=entry.refusal.code,
+                count=entry.count,
+                resource=entry.refusal.resource,
+                detail=entry.refusal.detail,
+                node=entry.node,
+            )
+            for entry in explanation.refusals
+        )
+        listed = [f"{entry.count} {entry.refusal.text}" for entry in explanation.refusals]
+        if not isinstance(ask, Ask):
+            return reasons, listed, explanation.wakes_on
+        refused = self._reserving.refused(evaluation, ask)
+        more, lines = reasons_of(refused)
+        wakes_on = tuple(sorted({*explanation.wakes_on, *WAKES_ON}))
+        return (tuple(more), lines, wakes_on) if refused.required else ((*reasons, *more), [*listed, *lines], wakes_on)
 
     def refused_by_quota(
         self,
@@ -196,7 +211,7 @@ class WaitingPods:
         return self._template(alike, waiting, ())
 
     def _of_group(
-        self, group: GroupClass, detail: str, code: str = "group", wakes_on: tuple[str, ...] = OF_GANGS
+        self, group: GroupClass, detail: str, code: str = OF_GROUP, wakes_on: tuple[str, ...] = OF_GANGS
     ) -> WaitingTemplate:
         group.stamp = None
         waiting = Waiting(
@@ -241,6 +256,7 @@ class WaitingPods:
             next_due = _FAR_US
             complete = True
             assert alike.template is not None
+            told: WaitingTemplate | None = None
             for _, record in alike.pods():
                 if self._placed(record.key):
                     complete = False
@@ -259,9 +275,20 @@ class WaitingPods:
                 complete = False
                 if len(events) >= limit:
                     return events
-                events.append(self.event(record, alike.template, nomination))
+                told = told or self._with_members(alike, alike.template, now)
+                events.append(self.event(record, told, nomination))
             alike.reported, alike.next_due_us = (alike.template, next_due) if complete else (None, 0)
         return events
+
+    def _with_members(self, alike: EquivalenceClass, template: WaitingTemplate, now: datetime) -> WaitingTemplate:
+        """Return the template with the members of a group that do not fit, as of now."""
+        if not isinstance(alike, GroupClass) or any(reason.code == OF_GROUP for reason in template.waiting.reasons):
+            return template
+        found, left = self.members_that_do_not_fit(alike, now)
+        common = template.waiting.wakes_on
+        members = tuple(msgspec.structs.replace(one, wakes_on=()) if one.wakes_on == common else one for one in found)
+        waiting = msgspec.structs.replace(template.waiting, members=members, members_not_tried=left)
+        return WaitingTemplate(waiting, template.causes)
 
     def _look_at_holding(self) -> None:
         """Mark the classes of pods whose waiting events name a room that is no longer reserved."""
@@ -305,31 +332,3 @@ class WaitingPods:
             ),
             causes=(f"LOG:{record.object_sequence}", *template.causes),
         )
-
-
-def blocked_event(record: PodRecord, reason: WaitingReason) -> Event:
-    """Return the waiting event of a pod with a reason of its own."""
-    facts = record.facts
-    assert facts is not None
-    namespace, name = record.key
-    wakes = {
-        "predecessor": (f"node.*.run.{namespace}.{name}", f"node.*.placement.{namespace}.{name}"),
-        "node-missing": (node_subject(facts.node_name),) if facts.node_name else (),
-    }.get(reason.code, (pod_subject(namespace, name),))
-    return Event(
-        subject=waiting_subject(namespace, name),
-        data=Waiting(
-            namespace=namespace,
-            name=name,
-            uid=facts.uid,
-            reasons=(reason,),
-            wakes_on=wakes,
-            message=reason.detail,
-        ),
-        causes=(f"LOG:{record.object_sequence}", *(f"LOG:{p.sequence}" for p in record.placements.values())),
-    )
-
-
-def blocked_by(code: str, detail: str) -> WaitingReason:
-    """Return a reason that concerns the pod and no node."""
-    return WaitingReason(code=code, count=0, detail=detail)

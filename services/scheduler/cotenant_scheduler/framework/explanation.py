@@ -6,7 +6,8 @@ counts under the first filter that refuses it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -15,6 +16,7 @@ from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.plugin import Refusal
 from cotenant_scheduler.framework.profile import CODES_PER_FILTER
 from cotenant_scheduler.state.columns import CodeArray, IntArray
+from cotenant_scheduler.state.nodes import NodeTable
 
 
 class Refusals(msgspec.Struct, frozen=True):
@@ -22,6 +24,8 @@ class Refusals(msgspec.Struct, frozen=True):
 
     refusal: Refusal
     count: int
+    node: str = ""
+    """Whose figures the reason has, if that was asked for; of several the first by name."""
 
 
 class FitDiagnosis(msgspec.Struct, frozen=True):
@@ -37,20 +41,37 @@ MANY_ROWS = 256
 """Up to this many rows are grouped one by one, above over arrays: about the break-even point."""
 
 
-def explain(evaluation: Evaluation) -> FitDiagnosis:
-    """Return why the nodes refuse the shape."""
+def explain(evaluation: Evaluation, among: IntArray | None = None, *, nearest: bool = False) -> FitDiagnosis:
+    """Return why the nodes refuse the shape. `among`: only these rows; `nearest`: also which node is nearest to taking it."""
     filters, codes = evaluation.profile.filters, evaluation.codes
+    if among is not None:
+        of_others = np.ones(codes.shape[0], dtype=np.bool_)
+        of_others[among] = False
+        codes[of_others] = 0
     found = []
     subjects: set[str] = set()
     for code, rows in _rows_by_code(codes):
         index, own = divmod(code, CODES_PER_FILTER)
         refusal = filters[index].reason(evaluation.nodes, evaluation.shape, own, rows)
-        found.append(Refusals(refusal, int(rows.shape[0])))
+        node = ""
+        if nearest and (refusal.of_nearest or rows.shape[0] == 1):
+            reason = partial(filters[index].reason, evaluation.nodes, evaluation.shape, own)
+            node = _nearest(reason, evaluation.nodes, rows, refusal)
+        found.append(Refusals(refusal, int(rows.shape[0]), node))
         subjects.update(filters[index].wakes_on)
     return FitDiagnosis(
         refusals=tuple(sorted(found, key=lambda entry: -entry.count)),
         wakes_on=tuple(sorted(subjects or {"objects.core.nodes._.*"})),
     )
+
+
+def _nearest(reason: Callable[[IntArray], Refusal], nodes: NodeTable, rows: IntArray, refusal: Refusal) -> str:
+    """Return the first node by name whose own figures are those of a refusal: it is in the half that has them."""
+    rows = rows[np.argsort(-nodes.tie[rows])]
+    while rows.shape[0] > 1:
+        half = rows[: rows.shape[0] // 2]
+        rows = half if reason(half) == refusal else rows[half.shape[0] :]
+    return nodes.names[rows.item()]
 
 
 def _rows_by_code(codes: CodeArray) -> Iterator[tuple[int, IntArray]]:

@@ -50,12 +50,14 @@ class Normalise(Enum):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """One filter's reason in words. `text` is Kubernetes' or Koordinator's own; `detail` has the figures."""
+    """One filter's reason in words. `text` is Kubernetes' or Koordinator's own; `detail` has the figures; `of_nearest`: they
+    are those of the row that is nearest to taking the pod."""
 
     code: str
     text: str
     resource: str = ""
     detail: str = ""
+    of_nearest: bool = False
 
 
 class Filter(Protocol):

@@ -204,5 +204,9 @@ class LoadAwareScheduling:
         percent, threshold = min(found)
         kind = "aggregated usage" if percentile else "usage"
         return Refusal(
-            "load", f"node(s) {resource} {kind} exceed threshold", resource, f"{kind} {percent}% > {threshold}%"
+            "load",
+            f"node(s) {resource} {kind} exceed threshold",
+            resource,
+            f"{kind} {percent}% > {threshold}%",
+            of_nearest=True,
         )

@@ -142,7 +142,7 @@ class NodeResourcesFit:
         short = amount - int((allocatable - nodes.requested[dim][rows]).max())
         if name == RESOURCE_PODS:
             return Refusal("insufficient", "Too many pods", name, "full")
-        return Refusal("insufficient", f"Insufficient {name}", name, f"short by {_text(name, short)}")
+        return Refusal("insufficient", f"Insufficient {name}", name, f"short by {_text(name, short)}", of_nearest=True)
 
 
 def _text(name: str, amount: int) -> str:

@@ -79,6 +79,7 @@ async def run(
         verdict = verify(await testbed.events())
         submitted, placed = _clocks(submitted_at), _clocks(placed_at)
         arrived = _waits(submitted, placed)
+        wrong = verdict.wrong if arrived else (*verdict.wrong, "no pod was placed")
         running = _clocks(testbed.folder / "placed.running")
         ran = _waits(submitted, running)
         cpu = {name: (after[name] - before.get(name, 0.0)) * 1000 / workload.pods for name in sorted(after)}
@@ -87,13 +88,13 @@ async def run(
             pods_per_second=_rate(submitted, placed),
             placed=verdict.placed,
             waiting=verdict.waiting,
-            verified=not verdict.wrong and verdict.placed == len(arrived),
-            wrong=verdict.wrong,
+            verified=not wrong and verdict.placed == len(arrived),
+            wrong=wrong,
             submit_to_placed_ms=latency(arrived),
             running=len(ran) if stack else None,
             submit_to_running_ms=latency(ran),
             running_per_second=_rate(submitted, running) if stack else None,
-            seconds=round((max(placed) - min(submitted)) / 1e9, 2),
+            seconds=round((max(placed) - min(submitted)) / 1e9, 2) if arrived else 0.0,
             batches=len(batches),
             mean_batch=round(sum(batches) / max(len(batches), 1), 1),
             largest_batch=max(batches, default=0),

@@ -4,10 +4,10 @@ In: waiting pods and the gangs that their manifests and PodGroups state, and the
 JUST_NOW ago. A gang group fits if its members can be put on nodes one after the other, each where no filter refuses it beside
 those before it, until every gang of the group has what its match policy asks for: members of a gang in chaos runs request the
 same and have no constraints, so the order does not matter. By the policy once-satisfied, each further pod of a group of which a
-pod has a place is placed by itself. A gang whose PodGroup does not exist waits for it, and a group for those of its gangs that
-have no pods. Left out are nodes that have just changed, those with reservations, and those where room is held for a pod of
-another group; room that is held for the group itself is its own. So this covers the queue's head, too: a gang that is kept
-room and fits there.
+pod has a place is placed by itself. A gang whose PodGroup does not exist waits for it, and so do the other gangs of its group,
+also if none of its own pods waits; and a group waits for those of its gangs that have no pods. Left out are nodes that have
+just changed, those with reservations, and those where room is held for a pod of another group; room that is held for the group
+itself is its own. So this covers the queue's head, too: a gang that is kept room and fits there.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def no_waiting_gang_fits(moment: Moment) -> Wrong:
             continue
         begun = any(had[gang] for gang in group)
         one_by_one = begun and all(gangs[gang].policy == MatchPolicy.ONCE_SATISFIED for gang in members.values())
-        if any(gangs[gang].least is None for gang in members.values()):
+        # Once satisfied, a group is not looked at as a whole any more: only the own PodGroup of a pod counts.
+        asked = set(members.values()) if one_by_one else group & gangs.keys()
+        if any(gangs[gang].least is None for gang in asked):
             moment.counts["gangs waiting for their PodGroup"] += 1
             continue
         if not one_by_one and not group <= gangs.keys():

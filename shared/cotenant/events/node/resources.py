@@ -67,7 +67,8 @@ class NodeResources(Payload, frozen=True, kw_only=True):
     `origin` is batch before `third_party`, the share of foreign schedulers such as YARN, was subtracted.
     `assumed` names pods that have no metric yet and count by their request; `dangling` those that have a metric and no
     placement. `strategy` is the colocation strategy (JSON) without the node's own annotation and labels: it is kept
-    when a configuration is rejected. `config` is the event that it came from.
+    when a configuration is rejected. It has the defaults of all fields but `metric...`, for which metrics-ingest has its
+    own configuration. `config` is the event that it came from.
 
     `cpu_normalization_ratio` is the factor of batch-cpu; `cpu_normalization` the annotation's text that the calculator
     decided, empty while it decides none. `amplification`: the factors of the node's allocatable, by resource; no

@@ -40,6 +40,7 @@ from cotenant.log.nats.jetstream import (
     JetStream,
     JetStreamError,
 )
+from cotenant.log.nats.streams import REPUBLISHED_PREFIX
 from cotenant.log.nats.wire import BusClient, inline_status
 from cotenant.model.subjects import LOG_IDENTITY
 
@@ -51,6 +52,9 @@ TRIES = 20
 _ABSURD = b"Nats-Expected-Last-Sequence: 1152921504606846976\r\n"
 """A sequence that no stream reaches."""
 _WRONG_LAST_SEQUENCE = 10071
+ADVISORIES = f"$JS.EVENT.ADVISORY.STREAM.*.{LOG}"
+"""Advisories that LOG was created, changed or removed, or has a new leader."""
+_ADVISORY = b'{"type":"io.nats.jetstream.advisory.'
 
 
 class _Refusal(msgspec.Struct):
@@ -95,20 +99,7 @@ async def leaders_end_beyond(client: BusClient, subject: str, known: int) -> int
 async def last_message(client: BusClient, selected: str) -> Message | None:
     """Return the last message of LOG that a subject or a filter selects, from any replica. Raises BusError,
     API_ERRORS."""
-    waiting: asyncio.Future[tuple[bytes, bytes]] = asyncio.get_running_loop().create_future()
-
-    def take(_subject: bytes, _reply: bytes, block: bytes, data: bytes) -> None:
-        if not waiting.done():
-            waiting.set_result((block, data))
-
-    inbox = client.new_inbox()
-    subscription = await client.subscribe_raw(inbox, take)
-    try:
-        await client.publish(f"{client.api}.DIRECT.GET.{LOG}.{selected}", b"", reply=inbox)
-        async with asyncio.timeout(ANSWER_SECONDS):
-            block, data = await waiting
-    finally:
-        await client.unsubscribe_raw(subscription)
+    block, data = await client.ask_whole(f"{client.api}.DIRECT.GET.{LOG}.{selected}", b"", b"", seconds=ANSWER_SECONDS)
     status = inline_status(block)
     if status == "404":
         return None
@@ -129,6 +120,11 @@ async def identity(client: BusClient) -> str:
     return msgspec.json.decode(message[3], type=_Identity).data.created
 
 
+def is_advisory(block: bytes, data: bytes) -> bool:
+    """Return whether a message on ADVISORIES is one: a client's request may have this subject for its answer."""
+    return not block and data.startswith(_ADVISORY)
+
+
 class NodeReads:
     """Reads of one node's messages on LOG."""
 
@@ -141,6 +137,20 @@ class NodeReads:
         self._selected = selected
         self.own = f"node.{self.token}.executor"
         """A subject that the node may write to."""
+        self._republished = (REPUBLISHED_PREFIX + selected.removesuffix(">")).encode()
+
+    def republished(self, subject: bytes, block: bytes) -> tuple[int, int, bytes]:
+        """Return the sequence of a message of the node that LOG republished, the one before it on its subject, and that
+        subject. Raises ValueError for anything else.
+
+        A client that requests a message chooses the reply subject, which could be that of a republished one. Such a message has
+        another subject, or a header names another one.
+        """
+        stored = subject[len(REPUBLISHED_PREFIX) :]
+        sequence, before = int(server_header(block, b"Nats-Sequence")), int(server_header(block, b"Nats-Last-Sequence"))
+        if not subject.startswith(self._republished) or server_header(block, b"Nats-Subject") != stored:
+            raise ValueError(f"{subject!r} is not a message that LOG republished")
+        return sequence, before, stored
 
     async def last(self) -> int:
         """Return the sequence of the node's last message on some replica, 0 where there is none."""

@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from cotenant.log.nats.jetstream import API_ERRORS, JetStream
+from cotenant.log.nats.jetstream import API_ERRORS, ConsumerExistsError, JetStream
 from cotenant.log.nats.wire import BusClient, inline_status, parse_headers
 
 logger = logging.getLogger(__name__)
@@ -92,11 +92,12 @@ class PullConsumer:
     async def open(self, start: int, since: str = "") -> None:
         """Create a consumer that begins at a sequence of the stream, or at the first message that is not older than `since`."""
         await self.forget()
-        if self._name:
-            await self._api.delete_consumer(self._stream, self._name)
-        self._consumer = self._name or f"c-{os.urandom(8).hex()}"
+        one_time = f"c-{os.urandom(8).hex()}"
+        self._consumer = self._name or one_time
         config: dict[str, Any] = {
             "name": self._consumer,
+            # By it the server tells an older consumer of the same name, which has delivered something, from this one.
+            "description": one_time,
             "ack_policy": "none",
             **(
                 {"deliver_policy": "by_start_time", "opt_start_time": since}
@@ -108,7 +109,11 @@ class PullConsumer:
             "num_replicas": 1,
             "max_waiting": 8,
         }
-        await self._api.create_consumer(self._stream, config, self._filters)
+        try:
+            await self._api.create_consumer(self._stream, config, self._filters)
+        except ConsumerExistsError:
+            await self._api.delete_consumer(self._stream, self._consumer)
+            await self._api.create_consumer(self._stream, config, self._filters)
         self._inbox = self._client.new_inbox()
         self._subscription = await self._client.subscribe_raw(self._inbox, self._on_message)
         self._delivered = 0

@@ -72,7 +72,7 @@ def is_tombstone(headers: Headers) -> bool:
     return headers.get("Nats-Rollup") == "sub" and REPLACES not in headers
 
 
-def _origin_sequence(headers: Headers, own: int) -> int:
+def origin_sequence(headers: Headers, own: int) -> int:
     """Return the LOG sequence of a message that HISTORY took over: second word of the source header."""
     words = headers.get("Nats-Stream-Source", "").split(" ")
     return int(words[1]) if len(words) > 1 and _is_number(words[1]) else own
@@ -91,7 +91,7 @@ def event_of(
         data,
         subject=subject,
         stream=LOG if stream == HISTORY else stream,
-        sequence=_origin_sequence(headers, sequence) if stream == HISTORY else sequence,
+        sequence=origin_sequence(headers, sequence) if stream == HISTORY else sequence,
         tombstone=is_tombstone(headers),
         replaces=REPLACES in headers,
         ttl_seconds=_ttl_seconds(headers),

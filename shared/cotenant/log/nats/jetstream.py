@@ -24,6 +24,7 @@ CATCH_UP_SECONDS = 10.0
 CATCH_UP_LOOK_SECONDS = 0.2
 API_ERRORS = (nats.errors.Error, TimeoutError, OSError)
 _NO_STREAM = 10059
+_CONSUMER_EXISTS = 10148
 _UNAVAILABLE = 503
 _PASSING = {
     10005,  # no suitable peers for placement: some of the servers are not up yet
@@ -51,6 +52,10 @@ class BusError(RuntimeError):
 
 class NoStreamError(BusError):
     """The server has no such stream: it was set up again, or the stream was removed."""
+
+
+class ConsumerExistsError(BusError):
+    """The stream has another consumer of that name."""
 
 
 class PassingError(BusError):
@@ -310,13 +315,14 @@ class JetStream:
         await self._call(f"STREAM.PURGE.{stream}", body, _Answer)
 
     async def create_consumer(self, stream: str, config: dict[str, Any], filters: tuple[str, ...]) -> None:
-        """Create the consumer `config["name"]`; one with a single filter names it in the request, where it can be permitted."""
+        """Create the consumer `config["name"]`; one with a single filter names it in the request, where it can be permitted.
+        Raises ConsumerExistsError where there is another one of that name."""
         config = {**config, **({"filter_subject": filters[0]} if len(filters) == 1 else {"filter_subjects": list(filters)})}
         suffix = f".{filters[0]}" if len(filters) == 1 else ""
-        body = {"stream_name": stream, "config": config}
+        body = {"stream_name": stream, "config": config, "action": "create"}
         answer = await self._call(f"CONSUMER.CREATE.{stream}.{config['name']}{suffix}", body, _Answer)
         if answer.error is not None:
-            kind = NoStreamError if answer.error.err_code == _NO_STREAM else BusError
+            kind = {_NO_STREAM: NoStreamError, _CONSUMER_EXISTS: ConsumerExistsError}.get(answer.error.err_code, BusError)
             raise kind(f"no consumer on {stream} for {', '.join(filters)}: {answer.error.description}")
 
     async def delete_consumer(self, stream: str, name: str) -> None:

@@ -16,7 +16,7 @@ from cotenant.events.envelope import Event, EventError
 from cotenant.log.contract import EXECUTION, HISTORY, LOG, USAGE, Head, LogUnavailableError
 from cotenant.log.nats.access import NODES_API
 from cotenant.log.nats.confined import last_message
-from cotenant.log.nats.decoding import REPLACES, event_of, is_tombstone
+from cotenant.log.nats.decoding import REPLACES, event_of, is_tombstone, origin_sequence
 from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream, StoredMessage
 from cotenant.log.nats.wire import BusClient, parse_headers
 from cotenant.model.subjects import LOG_IDENTITY, execution_subject
@@ -62,9 +62,12 @@ def is_of(event: Event, created: str) -> bool:
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """A message that is not kept any more, and why."""
+    """A message that is not kept any more, or cannot be decoded, and why."""
 
     reason: str
+
+
+UNDECODABLE = Lost("it is kept, but this version cannot decode it")
 
 
 class Lookups:
@@ -140,39 +143,51 @@ class Lookups:
         stream, _, number = ref.partition(":")
         if not (number.isascii() and number.isdigit()) or stream not in (LOG, USAGE, EXECUTION):
             return Lost(f"{ref} is no reference to a message")
-        event = await self.get(stream, int(number))
-        if event is not None:
-            return event
+        message = await self._answer(ref, self._api.get(stream, int(number)))
+        if message is not None:
+            return self._decoded(stream, message) or UNDECODABLE
         return await self._find_in_history(int(number)) if stream == LOG else Lost(f"no longer kept in {stream}")
 
     async def _find_in_history(self, wanted: int) -> Event | Lost:
         """Search each part of HISTORY in which its own sequences grow with those of LOG, which its messages carry, by halves,
-        the newest part first. Some 20 reads a part, and a few for what is older than all of it."""
+        the newest part first. Some 20 reads a part, and a few for what is older than all of it. The messages read on the way
+        need not be events that this version knows."""
         state = await self._api.state(HISTORY)
         low, high = max(state.first_seq, 1), state.last_seq
-        oldest = await self.get(HISTORY, low) if low <= high else None
+        oldest = await self._history_from(low)
         if oldest is None:
             return Lost("no longer kept in LOG, and HISTORY holds nothing")
+        begins = origin_sequence(oldest.headers, oldest.sequence)
         marks = await self._identities(low)
         newest = newest_run(marks)
-        once = newest == 0 and (not marks or marks[0].sequence >= oldest.sequence)
-        if once and wanted < oldest.sequence:
-            return Lost(f"older than what HISTORY keeps, which begins at {oldest.ref}")
+        once = newest == 0 and (not marks or marks[0].sequence >= begins)
+        if once and wanted < begins:
+            return Lost(f"older than what HISTORY keeps, which begins at {LOG}:{begins}")
         for part in range(len(marks), -1, -1):
             first = marks[part - 1].at if part else low
-            found = await self._halve(wanted, first, high)
-            if found is not None and (not marks or part > newest or is_of(found, marks[newest].created)):
-                return found
+            message = await self._halve(wanted, first, high)
+            if message is not None:
+                found = self._decoded(HISTORY, message)
+                if not marks or part > newest or (found is not None and is_of(found, marks[newest].created)):
+                    return found or UNDECODABLE
             high = first - 1
         return Lost("no longer kept in LOG, and missing in HISTORY")
 
-    async def _halve(self, wanted: int, low: int, high: int) -> Event | None:
+    async def _history_from(self, sequence: int) -> StoredMessage | None:
+        """Return the first message of HISTORY at a sequence of its own, or behind it."""
+        return await self._answer(f"{HISTORY}:{sequence}", self._api.next(HISTORY, ">", sequence - 1))
+
+    async def _halve(self, wanted: int, low: int, high: int) -> StoredMessage | None:
         while low <= high:
             middle = (low + high) // 2
-            event = await self.get(HISTORY, middle)
-            if event is None or event.sequence == wanted:
-                return event
-            low, high = (middle + 1, high) if event.sequence < wanted else (low, middle - 1)
+            message = await self._history_from(middle)
+            if message is None or message.sequence > high:  # what was there is removed
+                high = middle - 1
+                continue
+            sequence = origin_sequence(message.headers, message.sequence)
+            if sequence == wanted:
+                return message
+            low, high = (message.sequence + 1, high) if sequence < wanted else (low, middle - 1)
         return None
 
     async def _identities(self, first: int) -> list[Mark]:

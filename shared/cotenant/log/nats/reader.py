@@ -42,7 +42,8 @@ server a walk over all subjects of the stream each time a rollup removes several
 MAX_BEHIND_UNFILTERED = 200_000
 """`MAX_BEHIND` for such readers, for which catching up costs no more than keeping up."""
 AWAY_SECONDS = TOMBSTONE_TTL_SECONDS / 2
-"""A reader of LOG that received nothing for longer starts over: tombstones of its subjects may have expired meanwhile."""
+"""A reader of LOG that received nothing for longer, or is given messages that are older, starts over: tombstones of its
+subjects may have expired meanwhile."""
 
 
 def boot_seconds() -> float:
@@ -231,7 +232,7 @@ class NatsReader:
         if queue:
             self._heard = asyncio.get_running_loop().time()
             self._in_touch = boot_seconds()
-        stored_ns, sees_gaps = b"", self._selects is not None
+        stored_ns, oldest_ns, sees_gaps = b"", b"", self._selects is not None
         while len(events) < limit:
             if not queue:
                 await consumer.ask()
@@ -256,15 +257,25 @@ class NatsReader:
                 self.behind = False
             self.position = self._after = sequence
             self._after_ns = stored_ns
+            oldest_ns = oldest_ns or stored_ns
             if self._known is not None and self._known(sequence):
                 continue
             if self._selects is not None and self._selects.fullmatch(subject) is None:
                 continue
             await self._decoder.into(events, text_of(subject), sequence, headers, data)
+        if oldest_ns:
+            self._check_age(int(oldest_ns) / 1e9)
         # Old messages do not show the server's clock.
         if stored_ns and (self._server_ahead is not None or not self.behind):
             ahead = int(stored_ns) / 1e9 - self._in_touch
             self._server_ahead = ahead if self._server_ahead is None else max(ahead, self._server_ahead)
+
+    def _check_age(self, stored: float) -> None:
+        """Raise Behind if a message was stored too long ago, by the server's clock as it was known before. A slow load catches
+        up, as `loaded` says; who may be behind (`max_behind` 0) reads the past."""
+        now = self.server_time()
+        if now is not None and now - stored > AWAY_SECONDS and self._stream == LOG and self.max_behind and not self._loading:
+            raise Behind(f"{LOG} is read {now - stored:.0f} s late")
 
     def server_time(self) -> float | None:
         """See `cotenant.log.contract.Clocked`."""

@@ -6,11 +6,12 @@ subscribed at that moment, with its sequence and the one before it on its subjec
 happens; a consumer costs it timers, heartbeats and 0.2 MiB, and 3,000 of them a third of a core.
 
 Messages without a subscriber are lost: while the connection was down, before a server knew of the subscription, or
-if the leader was killed between storing and sending. So the reader reads the log itself: it gets the messages after
-`_known`, up to which it has everything. It does so after each reconnect, when the stream has a new leader, if a message's
-predecessor is one that it has not seen, and periodically: SETTLE_SECONDS after one of these, and then twice as long after each
-read, up to LOOK_SECONDS. It delivers messages found there that are not delivered yet; one older than a delivered one cannot
-be delivered in order any more: it raises Behind, and its owner starts over.
+if the leader was killed between storing and sending. So the reader reads the log itself, the messages after `_known`, up to
+which it has everything: after each reconnect, when the stream has a new leader, if a message's predecessor was not seen,
+SETTLE_SECONDS after one of these or the start, and then every LOOK_SECONDS. In between, after twice as long each time, it
+gets the last message only, and reads on if that one did not arrive. On a single server that is enough at LOOK_SECONDS, too: it
+republishes in order, so nothing is missing. What the reader finds it delivers; a message older than a delivered one cannot be
+delivered in order any more: it raises Behind, and its owner starts over.
 
 A replica that is behind answers with a prefix of the stream: `_known` goes no further than the last message of an answer.
 
@@ -33,10 +34,10 @@ from nats.errors import NoRespondersError
 
 from cotenant.events.envelope import Event
 from cotenant.log.contract import LOG, MAX_BEHIND, Behind
-from cotenant.log.nats.confined import NodeReads, NodeSnapshot, Page, identity, leaders_end_beyond
+from cotenant.log.nats.confined import ADVISORIES, NodeReads, NodeSnapshot, Page, identity, is_advisory, leaders_end_beyond
 from cotenant.log.nats.consumer import Gap
 from cotenant.log.nats.decoding import DeadLetters, MessageDecoder, text_of
-from cotenant.log.nats.direct import Message, server_header
+from cotenant.log.nats.direct import Message
 from cotenant.log.nats.jetstream import API_ERRORS, BusError, NoStreamError
 from cotenant.log.nats.reader import AWAY_SECONDS, boot_seconds
 from cotenant.log.nats.streams import REPUBLISHED_PREFIX
@@ -50,8 +51,7 @@ LOOK_SECONDS = 60.0
 """Between two reads without events, plus or minus a quarter: many nodes start together and should not read together."""
 RETRY_SECONDS = 0.2
 MAX_RETRY_SECONDS = 10.0
-"""Until an unanswered read is retried: longer with each in a row, as a slow server must not be flooded by
-thousands of retries."""
+"""Until an unanswered read is retried: longer with each in a row, as thousands of readers may flood a slow server."""
 PAUSE_SECONDS = 0.05
 MAX_PAUSE_SECONDS = 1.0
 GAP_TRIES = 10
@@ -59,9 +59,6 @@ LOOK_MESSAGES = 1000
 MAX_WAITING = 5_000
 MAX_WAITING_BYTES = 16 << 20
 MAX_DELIVERED = 10_000
-ADVISORIES = f"$JS.EVENT.ADVISORY.STREAM.*.{LOG}"
-"""Advisories that LOG was created, changed or removed, or has a new leader."""
-_ADVISORY = b'{"type":"io.nats.jetstream.advisory.'
 
 
 class RepublishedReader:
@@ -70,7 +67,6 @@ class RepublishedReader:
     def __init__(self, client: BusClient, dead_letters: DeadLetters, selected: str, after: int | None) -> None:
         self._client = client
         self._selected = selected
-        self._republished = (REPUBLISHED_PREFIX + selected.removesuffix(">")).encode()
         self._reads = NodeReads(client, selected)
         self._decoder = MessageDecoder(LOG, dead_letters, executor_writer(decode_token(self._reads.token)))
         self._snapshot = NodeSnapshot(client, self._reads) if after is None else None
@@ -120,7 +116,8 @@ class RepublishedReader:
             await self._snapshot.begin()
             self._created, self._other = self._snapshot.created, False
         self._in_touch = boot_seconds()
-        self._look_after(0.0 if self._gap else SETTLE_SECONDS)
+        if not self._gap:
+            self._look_later()
 
     @property
     def snapshot_over(self) -> bool:
@@ -130,13 +127,8 @@ class RepublishedReader:
     # -- what arrives --------------------------------------------------------------------------------------------------
 
     def _on_message(self, subject: bytes, _: bytes, block: bytes, data: bytes) -> None:
-        stored = subject[len(REPUBLISHED_PREFIX) :]
         try:
-            sequence, before = int(server_header(block, b"Nats-Sequence")), int(server_header(block, b"Nats-Last-Sequence"))
-            # A client that requests a message chooses the reply subject, which could be this one. Such a message has
-            # another subject, or a header names another one.
-            if not subject.startswith(self._republished) or server_header(block, b"Nats-Subject") != stored:
-                raise ValueError
+            sequence, before, stored = self._reads.republished(subject, block)
         except ValueError:
             logger.warning("%s: not a message that LOG republished", subject.decode(errors="replace"))
             return
@@ -149,10 +141,9 @@ class RepublishedReader:
         self._arrived.set()
 
     def _on_advisory(self, subject: bytes, _: bytes, block: bytes, data: bytes) -> None:
-        if block or not data.startswith(_ADVISORY):
+        if not is_advisory(block, data):
             logger.warning("%s: not an advisory of the server", subject.decode(errors="replace"))
             return
-        logger.debug("%s: looking at %s", subject.decode(errors="replace"), LOG)
         self._other = True
         self._interval = SETTLE_SECONDS
         self._look_at = 0.0
@@ -170,15 +161,12 @@ class RepublishedReader:
 
     async def pull(self, limit: int, wait_seconds: float) -> Sequence[Event]:
         """See `cotenant.log.contract.Reader`."""
-        if self._snapshot is not None:
-            events = await self._load(limit)
-            if events:
-                return events
+        if self._snapshot is not None and (events := await self._load(limit)):
+            return events
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
         while True:
             events = []
-            self._check_touch()
             self._arrived.clear()
             await self._look_if_due()
             await self._take(events, limit)
@@ -188,11 +176,12 @@ class RepublishedReader:
             now = loop.time()
             if events or now >= deadline:
                 return events
+            # Thousands of readers at rest wait like this each second: see `Reading.wait`.
+            timer = loop.call_later(max(0.0, min(deadline, self._look_at) - now), self._arrived.set)
             try:
-                async with asyncio.timeout(max(0.0, min(deadline, self._look_at) - now)):
-                    await self._arrived.wait()
-            except TimeoutError:
-                continue
+                await self._arrived.wait()
+            finally:
+                timer.cancel()
             if self._skipped is not None:
                 # The server republishes a message just before it acknowledges it: its writer takes the acknowledgement first.
                 await asyncio.sleep(0)
@@ -257,13 +246,14 @@ class RepublishedReader:
     def _look_after(self, seconds: float) -> None:
         self._look_at = asyncio.get_running_loop().time() + seconds
 
-    def _check_touch(self) -> None:
-        away = boot_seconds() - self._in_touch
-        if away > AWAY_SECONDS:
-            raise Behind(f"nothing was heard of {LOG} for {away:.0f} s")
+    def _look_later(self) -> None:
+        self._look_after(self._interval * random.uniform(0.75, 1.25))
+        self._interval = min(self._interval * 2, LOOK_SECONDS)
 
     async def _look_if_due(self) -> None:
         """Read the log when due. Without an answer it is tried again. Raises Behind."""
+        if (away := boot_seconds() - self._in_touch) > AWAY_SECONDS:
+            raise Behind(f"nothing was heard of {LOG} for {away:.0f} s")
         if self._client.stats["reconnects"] != self._reconnects:
             self._reconnects = self._client.stats["reconnects"]
             self._other = True
@@ -299,11 +289,16 @@ class RepublishedReader:
         self._other = False
 
     async def _look(self) -> None:
-        """Get a page of the messages after `_known`, and schedule the next read: at once if there are more. Raises
-        Behind, BusError, API_ERRORS."""
+        """Get a page of the messages after `_known` where some may be missed, and schedule the next look: at once if there are
+        more. Raises Behind, BusError, API_ERRORS."""
         try:
             last = await self._reads.last()
-            page = await self._reads.page(self._known, last, LOOK_MESSAGES) if last > self._known else None
+            page = None
+            if self._has_arrived(last) and self._client.on_single_server:
+                self._known = self.position
+                self._delivered.clear()
+            elif last > self._known and not (self._has_arrived(last) and self._interval < LOOK_SECONDS):
+                page = await self._reads.page(self._known, last, LOOK_MESSAGES)
         except NoRespondersError:
             self._other = True
             raise
@@ -315,8 +310,13 @@ class RepublishedReader:
         self._gap = page is not None and page.position < last
         if self._gap:
             return
-        self._look_after(self._interval * random.uniform(0.75, 1.25))
-        self._interval = min(self._interval * 2, LOOK_SECONDS)
+        self._look_later()
+
+    def _has_arrived(self, last: int) -> bool:
+        """Return whether the last message was delivered or is about to be, and nothing happened lately that may have lost one:
+        the first look after a load or a gap reads the log all the same."""
+        settled = not self._gap and self._interval > 2 * SETTLE_SECONDS
+        return settled and (last in self._delivered or any(last == waiting[0] for waiting in self._waiting))
 
     def _find(self, page: Page) -> None:
         """Take the messages that a read has found. Raises Behind."""

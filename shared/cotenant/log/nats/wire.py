@@ -126,8 +126,8 @@ class BusClient(Client):
         self._ps = _WireParser(self)
         self._answers = b""
         """Prefix of the subjects of answers."""
-        self._asked: dict[bytes, asyncio.Future[bytes]] = {}
-        """By the last token of the answer's subject."""
+        self._asked: dict[bytes, asyncio.Future[tuple[bytes, bytes]]] = {}
+        """Header block and data of the answer, by the last token of its subject."""
         self._numbers = count(1)
         self.api = JETSTREAM_API
         """The prefix of requests to JetStream."""
@@ -156,6 +156,12 @@ class BusClient(Client):
     ) -> Subscription:
         """nats-py's, with bounds for waiting requests: further ones are dropped without an answer."""
         return await super().subscribe(subject, queue, cb, future, max_msgs, pending_msgs_limit, pending_bytes_limit)
+
+    @property
+    def on_single_server(self) -> bool:
+        """Whether this connection's server has JetStream and belongs to no cluster: then it holds the streams itself. What it
+        sends arrives in order, and is lost only with the connection."""
+        return bool(self._server_info.get("jetstream")) and not self._server_info.get("cluster")
 
     def one_at_a_time(self, name: str) -> asyncio.Lock:
         """Return the lock of an operation that two tasks of this connection must not do at once."""
@@ -189,18 +195,26 @@ class BusClient(Client):
             logger.debug("unsubscribe: %s", error)
 
     async def ask(self, subject: str, lines: bytes, data: bytes, *, seconds: float, before: Iterable[bytes] = ()) -> bytes:
-        """Send the frames `before` and then one message, in one write; return its answer.
+        """Send the frames `before` and then one message, in one write; return the data of its answer. Raises as `ask_whole`."""
+        return (await self.ask_whole(subject, lines, data, seconds=seconds, before=before))[1]
+
+    async def ask_whole(
+        self, subject: str, lines: bytes, data: bytes, *, seconds: float, before: Iterable[bytes] = ()
+    ) -> tuple[bytes, bytes]:
+        """Do as `ask`; return the answer's header block, which may be empty, and its data.
 
         Raises TimeoutError without an answer in time, NoRespondersError if no one is subscribed, ConnectionReconnectingError
         if the connection is lost meanwhile: an answer that was in progress is lost with it.
         """
         token = b"%x" % next(self._numbers)
-        answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[tuple[bytes, bytes]] = asyncio.get_running_loop().create_future()
         self._asked[token] = answered
         try:
             async with asyncio.timeout(seconds):
                 await self._write(b"".join((*before, frame(subject, self._answers + token, lines, data))))
                 return await answered
+        except TimeoutError:
+            raise TimeoutError(f"no answer to {subject} within {seconds:g} s") from None
         finally:
             self._asked.pop(token, None)
 
@@ -228,7 +242,7 @@ class BusClient(Client):
         if inline_status(headers) == "503":
             answered.set_exception(NoRespondersError())
         else:
-            answered.set_result(data)
+            answered.set_result((headers, data))
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any) -> None:
         sink = self._sinks.get(b"%d" % sid)

@@ -8,12 +8,12 @@ import msgspec
 from cotenant.api.objects.pod import Pod
 from cotenant.domain.qos import priority_default, priority_raw, qos_default, qos_raw
 from cotenant.events.node.metrics import NodeMetricComputed, Usage
+from cotenant.model.durations import parse_duration
 from cotenant.model.quantities import format_binary, format_decimal, format_milli
 from cotenant_metrics_ingest.aggregation import AggregationError, percentile_rank
 from cotenant_metrics_ingest.policy import (
     WITHOUT_PAGE_CACHE,
     MemoryPolicy,
-    duration_ms,
     effective_aggregate_duration,
     effective_report_interval,
     memory_series,
@@ -104,7 +104,7 @@ def _aggregated_usage(given: Json) -> object:
         keys = [key for key in window["values"] if key != "avg" or given["with_avg"]]
         values = {key: _usage_of(window["values"][key]["cpu_cores"], window["values"][key]["memory_bytes"]) for key in keys}
         span_ms = round(window["series_span_seconds"] * 1000)
-        cold = in_cold_start(span_ms, duration_ms(window["duration"]))
+        cold = in_cold_start(span_ms, parse_duration(window["duration"]) // timedelta(milliseconds=1))
         usage = {key: {} if cold else {"resources": _shown(value)} for key, value in values.items()}
         entries.append({"duration": window["duration"], "usage": usage})
     return {"aggregated": entries}

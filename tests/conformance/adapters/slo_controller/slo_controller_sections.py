@@ -14,8 +14,8 @@ from cotenant_batch_resource_calculator.config.colocation import ColocationConfi
 from cotenant_batch_resource_calculator.config.in_force import load_configuration
 from cotenant_batch_resource_calculator.config.json_overlay import ConfigError, canonical, fit
 from cotenant_batch_resource_calculator.rendering import render_spec
+from cotenant_gateway.admission.node_configuration.overlaps import overlap
 from cotenant_gateway.admission.node_configuration.ranges import SECTIONS, section_errors
-from cotenant_gateway.admission.node_configuration.rules import overlap
 
 Json = dict[str, Any]
 

@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotenant.api.objects.metadata import LabelSelector, LabelSelectorRequirement
+from cotenant.api.objects.selectors import selector_holds
 from cotenant_batch_resource_calculator.config.in_force import load_configuration
+from cotenant_gateway.admission.node_configuration.overlaps import MAX_SAMPLE_NODES, EntrySelectors, overlap
 from cotenant_gateway.admission.node_configuration.ranges import MAX_ENTRIES, SECTIONS, StrategyRules
-from cotenant_gateway.admission.node_configuration.rules import MAX_ERRORS, MAX_SAMPLE_NODES, overlap
+from cotenant_gateway.admission.node_configuration.rules import MAX_ERRORS
 from cotenant_gateway.planning.updates import plan_patch
 from cotenant_gateway.statuses import ApiError
 from tests.unit.gateway.builders_gateway import World, as_json, causes, kind
@@ -320,6 +322,17 @@ def test_extensions_of_another_spelling_are_warned_of() -> None:
     )
 
 
+def test_windows_that_metrics_ingest_cannot_have_are_warned_of() -> None:
+    entry = {"nodeSelector": {"matchLabels": {"pool": "a"}}, "metricAggregatePolicy": {"durations": ["5m", "200h"]}}
+    policy = {"durations": ["0"]}
+    assert warnings(config(colocation_config={"metricAggregatePolicy": policy, "nodeConfigs": [entry]})) == tuple(
+        f"data[colocation-config]{where}.metricAggregatePolicy.durations has no effect: "
+        "1 to 8 windows of 1 s to 7 days are possible"
+        for where in ("", ".nodeConfigs[0]")
+    )
+    assert not warnings(config(colocation_config={"metricAggregatePolicy": {"durations": ["5m", "10m", "30m"]}}))
+
+
 ODD = st.sampled_from([10**18, 0.1, 99.9, "1", True])
 NUMBERS = st.none() | st.integers(-1, 600) | st.floats(-1, 101, allow_nan=False) | ODD
 BUDGETS = st.fixed_dictionaries(
@@ -391,6 +404,35 @@ def test_the_search_for_overlaps_has_an_end() -> None:
     assert MAX_SAMPLE_NODES < 97 * 89
     assert overlap([LabelSelector(match_expressions=expressions), LabelSelector(match_labels={"other": "1"})]) is None
     assert overlap([LabelSelector(match_expressions=expressions), LabelSelector(match_labels={"k97": "96"})]) == (0, 1)
+
+
+def test_an_overlap_is_found_among_as_many_entries_of_as_many_hosts_as_there_may_be() -> None:
+    """Each entry was tried against each other one for each host name: beyond 500,000 tries no overlap was found."""
+    hosts = [[f"h{entry}-{host}" for host in range(100)] for entry in range(MAX_ENTRIES)]
+    hosts[-1] = ["h7-99"]
+    selectors = [
+        LabelSelector(match_expressions=[LabelSelectorRequirement(key="host", operator="In", values=names)]) for names in hosts
+    ]
+    assert overlap(selectors) == (7, MAX_ENTRIES - 1)
+    assert overlap(selectors[:-1]) is None
+
+
+_EXPRESSIONS = st.builds(
+    LabelSelectorRequirement,
+    key=st.sampled_from("ab"),
+    operator=st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"]),
+    values=st.lists(st.sampled_from("xyz"), max_size=3),
+)
+_SOME_LABELS = st.dictionaries(st.sampled_from("ab"), st.sampled_from("xyz"))
+
+
+_SELECTORS = st.builds(LabelSelector, match_labels=_SOME_LABELS, match_expressions=st.lists(_EXPRESSIONS, max_size=2))
+
+
+@given(st.lists(_SELECTORS), _SOME_LABELS)
+def test_entries_are_found_as_by_trying_each(selectors: list[LabelSelector], labels: dict[str, str]) -> None:
+    each = [index for index, selector in enumerate(selectors) if selector_holds(selector, labels)]
+    assert EntrySelectors(selectors).selecting(labels) == each
 
 
 def object_paths(rules: StrategyRules, *path: str) -> Iterator[tuple[str, ...]]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cotenant_batch_resource_calculator.config.colocation import ratio_percent
 from cotenant_gateway.statuses import ApiError
 from tests.unit.gateway.builders_gateway import World, causes
 
@@ -86,6 +87,14 @@ def test_a_label_that_nobody_could_read_is_refused() -> None:
     assert {*faults(node("n1", None, **labels))} == {f"metadata.labels[{label}]" for label in labels}
 
 
+@pytest.mark.parametrize("label", ["cpu-reclaim-ratio", "memory-reclaim-ratio", "mid-static-cpu-reserved-ratio"])
+def test_a_ratio_label_that_the_calculator_would_ignore_is_refused(label: str) -> None:
+    assert ratio_percent("100") == 10_000
+    assert ratio_percent("100.1") is None
+    assert not faults(node("n1", None, **{f"{DOMAIN}/{label}": "100"}))
+    assert [*faults(node("n1", None, **{f"{DOMAIN}/{label}": "100.1"}))] == [f"metadata.labels[{DOMAIN}/{label}]"]
+
+
 def test_what_koordinators_manuals_write_on_a_node_is_taken() -> None:
     annotations = {
         "resource-amplification-ratio": '{"cpu":1.22,"memory":1}',
@@ -97,6 +106,14 @@ def test_what_koordinators_manuals_write_on_a_node_is_taken() -> None:
     }
     labels = {f"{DOMAIN}/cpu-normalization-enabled": "true", f"{DOMAIN}/cpu-reclaim-ratio": "0.29"}
     assert not faults(node(annotations=annotations, **labels))
+
+
+def test_an_apply_policy_of_a_reservation_that_nobody_knows_is_refused() -> None:
+    world = World()
+    annotation = f"{DOMAIN}/reservation"
+    with pytest.raises(ApiError) as caught:
+        world.create("nodes", node(annotations={"reservation": '{"reservedCPUs":"0-1","applyPolicy":"reservedCPUsOnly"}'}))
+    assert "must be Default or ReservedCPUsOnly" in causes(caught.value)[f"metadata.annotations[{annotation}]"]
 
 
 def test_a_value_that_stands_already_does_not_keep_a_node_from_changing() -> None:

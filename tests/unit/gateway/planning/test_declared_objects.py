@@ -10,8 +10,10 @@ import pytest
 from cotenant.events.node.metrics import NodeMetricComputed
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant.events.objects import ObjectDeleted
-from cotenant.model.subjects import metrics_subject, node_subject, slo_subject
+from cotenant.model.subjects import metrics_subject, node_subject, object_subject, slo_subject
+from cotenant_gateway.loop.duties import Cadence, Duties
 from cotenant_gateway.planning.declared import documents_of_no_node
+from cotenant_gateway.planning.endings import MAX_PLANS
 from cotenant_gateway.planning.updates import plan_patch, plan_replacement
 from cotenant_gateway.statuses import ApiError
 from tests.builders import node_document, stored
@@ -127,6 +129,21 @@ def test_a_document_ends_with_its_node() -> None:
         world.store(plan)
     assert world.core.get(kind("nodeslos"), "", "n1") is None
     assert not world.core.declared
+
+
+def test_a_document_ends_with_its_node_however_many_others_have_one() -> None:
+    world = World()
+    for number in range(MAX_PLANS + 1):
+        world.put(node_subject(f"n{number}"), stored(node_document(f"n{number}")))
+        document = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "metadata": {"name": f"n{number}"}}
+        world.create("nodeslos", document | EXTENSIONS)
+    duties = Duties(lambda: world.core, lambda: "uid", Cadence(None))
+    assert not [*duties.due(world.now)]
+    world.put(node_subject(f"n{MAX_PLANS}"), ObjectDeleted(), tombstone=True)
+    world.pass_seconds(1)
+    [[plan]] = duties.due(world.now)
+    assert plan.writes[0].subject == object_subject("slo.koordinator.sh", "nodeslos", "", f"n{MAX_PLANS}")
+    assert plan.writes[0].tombstone
 
 
 def test_labels_and_annotations_of_a_node_metric_are_declared_and_its_figures_stay() -> None:

@@ -88,6 +88,8 @@ def test_beyond_the_threshold_the_oldest_finished_pods_go() -> None:
         world.pass_seconds(10)
         finished(world, name)
     world.run("first", RunPhase.RUNNING)
+    for phase in (RunPhase.RUNNING, RunPhase.SUCCEEDED):
+        world.run("second", phase)
     assert collected(world, 3) == {}
     why = "3 pods have finished, 1 are kept: this is one of the oldest"
     assert collected(world, 1) == {"second": why, "third": why}

@@ -19,12 +19,12 @@ from cotenant.domain.quota.names import LABEL_QUOTA
 from cotenant.events.envelope import Event
 from cotenant.events.node.runs import RunPhase
 from cotenant.events.placements import Placement
-from cotenant_scheduler.cycle.equal_groups import EqualGroups
+from cotenant_scheduler.cycle.groups.equal_groups import EqualGroups
 from cotenant_scheduler.framework.queue_args import QueueArgs, QueueOrder
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig
 from tests.unit.scheduler.builders_scheduler import GIB, Story, node, pod
 
-PLACES = ("equal_groups", "placing", "placing_groups")
+PLACES = ("groups.equal_groups", "placing", "groups.trials")
 NEVER = 1 << 30
 QUOTAS = ("a", "b", "")
 

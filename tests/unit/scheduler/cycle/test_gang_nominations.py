@@ -75,7 +75,7 @@ def test_a_member_whose_node_is_deleted_loses_its_room_and_the_others_keep_their
 def test_a_gang_of_more_members_than_one_decision_can_nominate_waits(
     count: int, nominated: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cotenant_scheduler.cycle.group_preemption.MEMBERS", 2)
+    monkeypatch.setattr("cotenant_scheduler.cycle.groups.group_preemption.MEMBERS", 2)
     story = story_of("8")
     placed_low(story, *(low(f"l{i}") for i in range(4)))
     story.pods(*gang(count))

@@ -213,7 +213,7 @@ def test_a_gang_ends_with_its_members_and_its_pod_group() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_no_decision_places_half_a_gang_and_a_restart_decides_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cotenant_scheduler.cycle.placing_groups.WORTHWHILE", 2)
+    monkeypatch.setattr("cotenant_scheduler.cycle.groups.trials.WORTHWHILE", 2)
     chance = random.Random(seed)
     story = story_with(*(node(f"n{i}", cpu=str(chance.randint(1, 6))) for i in range(4)))
     least = {gang: chance.randint(1, 5) for gang in "abc"}
@@ -324,7 +324,7 @@ def test_a_gang_that_nodes_and_a_quota_refuse_is_tried_again_as_soon_as_a_node_t
 def test_members_that_are_placed_at_once_and_one_by_one_come_together(
     order: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cotenant_scheduler.cycle.placing_groups.WORTHWHILE", 2)
+    monkeypatch.setattr("cotenant_scheduler.cycle.groups.trials.WORTHWHILE", 2)
     for cpu, expected in (("6", ["p0", "p1", "p2", "p3"]), ("4", [])):
         story = story_with(node("a", cpu=cpu))
         story.pods(*(member(f"p{index}", least=4, cpu=each) for index, each in enumerate(order)))

@@ -140,6 +140,10 @@ def test_a_gang_that_would_rather_be_together_and_has_no_room_at_all_waits_for_w
     assert waiting is not None
     expected = "gang group default/g waits: pod default/w-0 does not fit: 0/1 nodes are available: 1 Insufficient cpu"
     assert waiting.message.startswith(expected)
+    story.later(60)
+    story.budget("any", {"app": "any"}, allowed=1)
+    story.settle()
+    assert story.waiting("w-0") == waiting, "tried again, it waits for the same"
 
 
 def test_a_gang_that_must_be_together_waits_and_names_the_room_of_the_domains() -> None:

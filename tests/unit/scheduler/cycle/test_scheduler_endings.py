@@ -19,7 +19,6 @@ from cotenant.model.subjects import (
     run_subject,
     waiting_subject,
 )
-from cotenant_scheduler.definition import urgent
 from tests.unit.scheduler.builders_scheduler import GIB, Story, node, pod
 
 
@@ -144,22 +143,6 @@ def test_old_stops_are_forgotten_unless_their_placement_is_still_there() -> None
         stops.forget(story.core.pods.records)
     assert stops.of("a", ("default", "web"), placed) == sequence
     assert len(stops) == 2
-
-
-def test_the_end_of_a_placement_is_urgent_if_a_pod_waits_for_its_name() -> None:
-    story = placed_story()
-    story.pod(pod("web", deleting=True))
-    story.settle()
-    story.run("a", "web", RunPhase.STOPPED)
-    [gone] = story.decide()
-    assert not urgent(gone)
-    story = placed_story()
-    story.pod_deleted("web")
-    story.pod(pod("web", uid="second"))
-    story.settle()
-    story.run("a", "web", RunPhase.STOPPED)
-    gone = next(event for event in story.decide() if event.tombstone)
-    assert urgent(gone)
 
 
 @pytest.mark.parametrize(("age", "replaces"), [(4, False), (5, True)])

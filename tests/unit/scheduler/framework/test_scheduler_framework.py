@@ -13,8 +13,7 @@ import pytest
 from cotenant.events.allocations import Allocation, DeviceShare, Gathered, NumaShare, ReservationUsed, VolumeGiven, merged
 from cotenant.events.node.runs import RunPhase
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant_scheduler.cycle.group_preemption import GroupTrial
-from cotenant_scheduler.cycle.placing_groups import PlacingGroups
+from cotenant_scheduler.cycle.groups.trials import GroupTrial, GroupTrials
 from cotenant_scheduler.cycle.queue import GroupClass
 from cotenant_scheduler.state.pod_records import PodRecord
 from tests.unit.scheduler import tickets
@@ -201,18 +200,19 @@ def test_a_group_that_does_not_fit_is_not_tried_again_while_nothing_changes(monk
     story.later(60)
     story.settle()
     tried: list[str] = []
-    member = PlacingGroups._place_member
+    member = GroupTrials.place_member
 
-    def note(self: PlacingGroups, trial: GroupTrial, group: GroupClass, record: PodRecord, *more: Any) -> Any:
+    def note(self: GroupTrials, trial: GroupTrial, group: GroupClass, record: PodRecord, *more: Any) -> Any:
         tried.append(record.key[1])
         return member(self, trial, group, record, *more)
 
-    monkeypatch.setattr(PlacingGroups, "_place_member", note)
+    monkeypatch.setattr(GroupTrials, "place_member", note)
     story.decide()
     assert not tried
     story.node(ticket_node("a", 3))
     story.decide()
-    assert tried == ["g0", "g1", "g2", "h0"]
+    # The second time for its reason, which is stored, as figures have changed.
+    assert tried == ["g0", "g1", "g2", "h0", "h0"]
 
 
 def test_pods_behind_a_group_that_does_not_fit_are_placed() -> None:
@@ -261,7 +261,7 @@ def test_a_group_that_no_batch_holds_says_so(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("seed", range(25))
 def test_each_ticket_is_given_once_and_a_restart_changes_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cotenant_scheduler.cycle.placing.WORTHWHILE", 2)
-    monkeypatch.setattr("cotenant_scheduler.cycle.placing_groups.WORTHWHILE", 2)
+    monkeypatch.setattr("cotenant_scheduler.cycle.groups.trials.WORTHWHILE", 2)
     chance = random.Random(seed)
     story = story_with(*(ticket_node(f"n{i}", 2 + i) for i in range(3)))
     for i in range(3):
@@ -348,7 +348,7 @@ def test_a_whole_placement_survives_being_stored_and_read() -> None:
 
 def test_a_score_that_no_column_holds_keeps_pods_from_being_placed_in_series(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cotenant_scheduler.cycle.placing.WORTHWHILE", 2)
-    monkeypatch.setattr("cotenant_scheduler.cycle.placing_groups.WORTHWHILE", 2)
+    monkeypatch.setattr("cotenant_scheduler.cycle.groups.trials.WORTHWHILE", 2)
     monkeypatch.setattr("cotenant_scheduler.cycle.binding.RowSeries", lambda *_: pytest.fail("placed in series"))
     story = story_with(ticket_node("a", 3))
     story.pods(*(pod(f"p{i}", cpu="100m") for i in range(8)))

@@ -5,8 +5,8 @@ JSON object, values that are not what they must be (`ranges`), node entries with
 that cannot be read, entries that would select one node together, and bandwidths of network QoS that do not fit
 (`network_shares`). Without the label `koordinator.sh/configmap-type: slo-controller-config` nothing is refused, as with
 Koordinator's webhook: batch-resource-calculator then keeps the last section that it could read, and the writer gets
-warnings about what would have been refused. Policies without effect, empty texts and objects that are null cause warnings as
-well.
+warnings about what would have been refused. Policies and windows without effect, empty texts and objects that are null cause
+warnings as well.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from math import lcm
 
 import msgspec
 
 from cotenant.api.objects.metadata import LabelSelector
 from cotenant.api.objects.policies import ConfigMap
-from cotenant.api.objects.selectors import selector_holds
 from cotenant.api.validation.fields import FieldError, forbidden, invalid, required
 from cotenant.api.validation.metadata import selector_errors
 from cotenant.kinds.nodes import NODES
+from cotenant.model.metric_windows import LONGEST, MAX_WINDOWS, windows_seconds
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant_gateway.admission.node_configuration.network_shares import network_share_errors
+from cotenant_gateway.admission.node_configuration.overlaps import EntrySelectors, overlap
 from cotenant_gateway.admission.node_configuration.ranges import (
     MAX_ENTRIES,
     SECTIONS,
@@ -38,10 +38,6 @@ from cotenant_gateway.admission.node_configuration.values import Json, member, s
 from cotenant_gateway.admission.review import Review
 
 LABEL_CONFIG_MAP_TYPE = "koordinator.sh/configmap-type"
-MAX_SAMPLE_NODES = 1_000
-"""Sets of labels that are tried for one entry; the values of its expressions have too many combinations."""
-MAX_TRIES = 500_000
-"""Selectors that are checked against generated labels, for one section."""
 MAX_ERRORS = 50
 """Errors that are reported per section."""
 QOS_SECTION, SYSTEM_SECTION = "resource-qos-config", "system-config"
@@ -198,42 +194,12 @@ def _selector(path: str, value: Json, *, may_be_empty: bool) -> tuple[LabelSelec
 
 
 def _nodes_selected_twice(review: Review, where: str, selectors: Sequence[LabelSelector]) -> list[FieldError]:
+    entries = EntrySelectors(selectors)
     for node in review.objects.objects(NODES):
-        selecting = selecting_entries(selectors, node.labels)
+        selecting = entries.selecting(node.labels)
         if len(selecting) > 1:
             return [forbidden(where, f"node {node.address.name} is selected by the entries {selecting}; one may select it")]
     return []
-
-
-def selecting_entries(selectors: Sequence[LabelSelector], labels: Mapping[str, str]) -> list[int]:
-    """Return the places of the entries that select a node with these labels."""
-    return [index for index, selector in enumerate(selectors) if selector_holds(selector, labels)]
-
-
-def overlap(selectors: Sequence[LabelSelector]) -> tuple[int, int] | None:
-    """Return two entries that select the same node, tried on nodes made from each entry's own labels and values.
-
-    Koordinator's rule: such a node has the entry's labels and, of each expression with values, the next value in turn.
-    """
-    left = MAX_TRIES
-    for selector in selectors:
-        for labels in _sample_nodes(selector):
-            left -= len(selectors)
-            if left < 0:
-                return None
-            selecting = selecting_entries(selectors, labels)
-            if len(selecting) > 1:
-                return selecting[0], selecting[1]
-    return None
-
-
-def _sample_nodes(selector: LabelSelector) -> Iterator[Mapping[str, str]]:
-    expressions = [expression for expression in selector.match_expressions if expression.values]
-    # The values are taken in turn, so after their least common multiple the same nodes come again.
-    count = min(lcm(*(len(expression.values) for expression in expressions)), MAX_SAMPLE_NODES)
-    for number in range(count):
-        taken = {expression.key: expression.values[number % len(expression.values)] for expression in expressions}
-        yield {**selector.match_labels, **taken}
 
 
 def _empty_sections(review: Review, config: ConfigMap) -> Iterator[str]:
@@ -256,7 +222,7 @@ def _null_parts(review: Review, config: ConfigMap) -> Iterator[str]:
 
 
 def _without_effect(config: ConfigMap) -> Iterator[str]:
-    """Yield the members of `colocation-config` without effect: unknown policies, misspelled extensions."""
+    """Yield the members of `colocation-config` without effect: unknown policies, impossible windows, misspelled extensions."""
     key = "colocation-config"
     try:
         section = decoded_section(config.data.get(key) or "{}")
@@ -272,6 +238,13 @@ def _without_effect(config: ConfigMap) -> Iterator[str]:
             meant = _EXTENSIONS.get(name.lower(), (name, ""))
             if name != meant[0]:
                 yield f"data[{key}]{where}.extensions[{shown(name)}] has no effect: the name of {meant[1]} is {meant[0]}"
+        durations = member(member(strategy, "metricAggregatePolicy"), "durations")
+        texts = [each for each in durations if isinstance(each, str)] if isinstance(durations, list) else []
+        if durations is not None and not windows_seconds(texts):
+            yield (
+                f"data[{key}]{where}.metricAggregatePolicy.durations has no effect: "
+                f"1 to {MAX_WINDOWS} windows of 1 s to {LONGEST.days} days are possible"
+            )
         for name, known in _POLICIES.items():
             value = member(strategy, name)
             if isinstance(value, str) and value and value not in known:

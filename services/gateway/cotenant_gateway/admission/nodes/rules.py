@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from math import isfinite
+from math import inf, isfinite
 
 import msgspec
 
@@ -29,8 +29,9 @@ from cotenant.model.names import (
     SLO_CONFIG_NAME,
     SLO_CONFIG_NAMESPACE,
 )
+from cotenant_gateway.admission.node_configuration.overlaps import EntrySelectors
 from cotenant_gateway.admission.node_configuration.ranges import COLOCATION, MAX_ENTRIES, SECTIONS, strategy_errors
-from cotenant_gateway.admission.node_configuration.rules import ConfigurationError, decoded_section, selecting_entries
+from cotenant_gateway.admission.node_configuration.rules import ConfigurationError, decoded_section
 from cotenant_gateway.admission.node_configuration.values import (
     Json,
     amount,
@@ -61,7 +62,7 @@ _RATIO_LABELS = (
 )
 _BOOLEANS = frozenset(["1", "t", "T", "true", "True", "TRUE", "0", "f", "F", "false", "False", "FALSE"])
 _DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{0,17})?|\.[0-9]{1,17}")
-Selectors = tuple[tuple[str, tuple[LabelSelector, ...]], ...]
+Selectors = tuple[tuple[str, EntrySelectors], ...]
 
 
 def node_figures_are_valid(review: Review) -> list[FieldError]:
@@ -98,7 +99,7 @@ def _selected_twice(review: Review, reported: Mapping[str, str]) -> Iterator[str
     """Yield which sections have two entries for the node. `reported`: labels that its executor adds."""
     labels = {**review.view.metadata.labels, **reported}
     for key, selectors in review.objects.derived(CONFIG_MAPS, entry_selectors):
-        selecting = selecting_entries(selectors, labels)
+        selecting = selectors.selecting(labels)
         if len(selecting) > 1:
             yield (
                 f"the entries {selecting} of {key} in the ConfigMap {SLO_CONFIG_NAME} would select the node; one may: "
@@ -117,7 +118,7 @@ def entry_selectors(objects: ObjectSource) -> Selectors:
     except msgspec.ValidationError:
         return ()
     sections = ((key, tuple(_selectors_of(config, key))) for key, section in SECTIONS.items() if section.by_node)
-    return tuple((key, selectors) for key, selectors in sections if len(selectors) > 1)
+    return tuple((key, EntrySelectors(selectors)) for key, selectors in sections if len(selectors) > 1)
 
 
 def _selectors_of(config: ConfigMap, key: str) -> Iterator[LabelSelector]:
@@ -157,10 +158,10 @@ def _strategy(field: str, value: Json) -> list[FieldError]:
     return strategy_errors(field, COLOCATION, {} if value is None else value)
 
 
-def _decimal(low_detail: str, low: float) -> Check:
+def _decimal(range_detail: str, low: float, high: float = inf) -> Check:
     def of_text(field: str, text: str) -> list[FieldError]:
-        right = _DECIMAL.fullmatch(text) is not None and isfinite(float(text)) and float(text) >= low
-        return [] if right else [invalid(field, text, f"must be a decimal number {low_detail}, such as 1.20")]
+        right = _DECIMAL.fullmatch(text) is not None and isfinite(float(text)) and low <= float(text) <= high
+        return [] if right else [invalid(field, text, f"must be a decimal number {range_detail}, such as 1.20")]
 
     return of_text
 
@@ -194,5 +195,5 @@ _ANNOTATIONS: Mapping[str, Check] = {
 }
 _LABELS: Mapping[str, Check] = {
     LABEL_NORMALIZATION: _boolean,
-    **dict.fromkeys(_RATIO_LABELS, _decimal("that is not negative", 0.0)),
+    **dict.fromkeys(_RATIO_LABELS, _decimal("from 0 to 100", 0.0, 100.0)),
 }

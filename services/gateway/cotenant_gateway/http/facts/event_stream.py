@@ -1,7 +1,7 @@
 """`events`: LOG's events as JSON lines, merged with those of EXECUTION in order of time, and with `follow` later ones.
 
 In: the query `since=SEQ&for=KIND/NAME&follow=1&namespace=NS`. Out: one line an event, until the client is gone.
-Of EXECUTION the last EXECUTION_SHOWN events are shown; a followed stream holds at most FOLLOW_BYTES.
+Of EXECUTION the last EXECUTION_SHOWN events are shown, the newest HELD_BYTES of their lines; a reader holds at most HELD_BYTES.
 """
 
 from __future__ import annotations
@@ -30,9 +30,30 @@ from cotenant_gateway.statuses import bad_request
 SILENT_SECONDS = 1.5
 PULL = 500
 EXECUTION_SHOWN = 2000
-FOLLOW_BYTES = 2 * MIB
-"""Bytes buffered by the reader of a followed stream; a message is at most 1 MiB."""
+HELD_BYTES = 2 * MIB
+"""A message is at most 1 MiB, a dead letter 64 KiB."""
 EXECUTION_FILTERS = ("execution.>", "deadletter.>")
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """What the query asks for."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def line(self, event: Event) -> bytes:
+        """Return an event as a line; empty where it is not wanted."""
+        if not concerns(event, self.kind, self.namespace, self.name):
+            return b""
+        return msgspec.json.encode(event_line(event)) + b"\n"
+
+
+class Beside(msgspec.Struct, frozen=True, gc=False):
+    """A line of EXECUTION that waits for its place among those of LOG."""
+
+    time: datetime | None
+    line: bytes
 
 
 class EventStream:
@@ -51,7 +72,7 @@ class EventStream:
         about, slash, name = query.get("for", "").partition("/")
         if about and not (slash and name):
             raise bad_request(f"for: Invalid value: {query['for'][:80]!r}: must be KIND/NAME")
-        wanted = (about.lower(), query.get("namespace", ""), name)
+        wanted = Selection(about.lower(), query.get("namespace", ""), name)
         follow = query.get("follow", "").lower() in ("1", "true")
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-cache"})
         begins = await self._log.first_sequence(LOG) if since else 0
@@ -60,23 +81,24 @@ class EventStream:
         response.enable_chunked_encoding()
         await response.prepare(request)
         with contextlib.suppress(ConnectionError):
-            async with contextlib.aclosing(self._stream(stream, int(since or "0"), follow=follow)) as found:
-                async for events in found:
-                    lines = [event_line(event) for event in events if concerns(event, *wanted)]
+            async with contextlib.aclosing(self._stream(stream, wanted, int(since or "0"), follow=follow)) as found:
+                async for lines in found:
                     if lines:
-                        await response.write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+                        await response.write(lines)
             await response.write_eof()
         return response
 
-    async def _stream(self, stream: OpenStream, since: int, *, follow: bool) -> AsyncGenerator[Sequence[Event]]:
-        """LOG from a sequence on, merged with EXECUTION in order of time; with `follow` also later events, until the client is
-        gone."""
+    async def _stream(
+        self, stream: OpenStream, wanted: Selection, since: int, *, follow: bool
+    ) -> AsyncGenerator[bytes]:
+        """Lines of LOG from a sequence on, merged with those of EXECUTION in order of time; with `follow` later ones too, until
+        the client is gone."""
         end, execution_end = await self._log.last_sequence(LOG), await self._log.last_sequence(EXECUTION)
-        beside = deque(await self._last_of_execution(execution_end))
+        beside = await self._last_of_execution(execution_end, wanted)
         log = await self._log.follow(LOG, (">",), after=since)
         log.loaded()
         log.max_behind = 0
-        log.hold_at_most(FOLLOW_BYTES)
+        log.hold_at_most(HELD_BYTES)
         execution: NatsReader | None = None
         try:
             began: datetime | None = None
@@ -86,50 +108,57 @@ class EventStream:
                     break
                 if began is None:
                     began = events[0].time
-                yield list(_merged(events, beside, began if since else None))
-            yield [event for event in beside if not since or began is None or _is_since(event, began)]
+                yield b"".join(_merged(wanted, events, beside, began if since else None))
+            yield b"".join(held.line for held in beside if not since or began is None or _is_since(held.time, began))
             if not follow or stream.gone:
                 return
             execution = await self._log.follow(EXECUTION, EXECUTION_FILTERS, after=execution_end)
             execution.loaded()
-            execution.hold_at_most(FOLLOW_BYTES)
+            execution.hold_at_most(HELD_BYTES)
             while not self._stopping.is_set() and not stream.gone:
                 pulls = await asyncio.gather(log.pull(PULL, 0.5), execution.pull(PULL, 0.5))
                 for events in pulls:
-                    if events:
-                        yield events
+                    yield b"".join(map(wanted.line, events))
         finally:
             await log.close()
             if execution is not None:
                 await execution.close()
 
-    async def _last_of_execution(self, end: int) -> list[Event]:
-        """The last events of EXECUTION, at most EXECUTION_SHOWN."""
-        found: list[Event] = []
+    async def _last_of_execution(self, end: int, wanted: Selection) -> deque[Beside]:
+        """The last events of EXECUTION that are wanted, at most EXECUTION_SHOWN of all and HELD_BYTES."""
+        found: deque[Beside] = deque()
+        held = 0
         if not end:
             return found
         reader = await self._log.follow(EXECUTION, EXECUTION_FILTERS, after=max(0, end - EXECUTION_SHOWN))
         reader.loaded()
+        reader.hold_at_most(HELD_BYTES)
         try:
             while reader.position < end:
                 events = await reader.pull(PULL, SILENT_SECONDS)
                 if not events:
                     break
-                found += events
+                for event in events:
+                    line = wanted.line(event)
+                    if line:
+                        found.append(Beside(event.time, line))
+                        held += len(line)
+                while held > HELD_BYTES:
+                    held -= len(found.popleft().line)
         finally:
             await reader.close()
         return found
 
 
-def _is_since(event: Event, began: datetime | None) -> bool:
-    return began is None or event.time is None or event.time >= began
+def _is_since(time: datetime | None, began: datetime | None) -> bool:
+    return began is None or time is None or time >= began
 
 
-def _merged(events: Sequence[Event], beside: deque[Event], began: datetime | None) -> Iterator[Event]:
-    """Yield the events of LOG with those of EXECUTION before each that were earlier; takes them from `beside`."""
+def _merged(wanted: Selection, events: Sequence[Event], beside: deque[Beside], began: datetime | None) -> Iterator[bytes]:
+    """Yield the lines of LOG's events with those of EXECUTION before each that were earlier; takes them from `beside`."""
     for event in events:
-        while beside and event.time is not None and (beside[0].time is None or beside[0].time <= event.time):
+        while beside and event.time is not None and ((earliest := beside[0].time) is None or earliest <= event.time):
             earlier = beside.popleft()
-            if _is_since(earlier, began):
-                yield earlier
-        yield event
+            if _is_since(earlier.time, began):
+                yield earlier.line
+        yield wanted.line(event)

@@ -1,6 +1,6 @@
-"""When to store the reason of a pod that waits whatever state the nodes are in.
+"""Waiting events of pods that wait whatever state the nodes are in: for a reason of their own.
 
-In: the pod's record, the reason, the time. Out: when its waiting event is due. A reason in the pod's object alone is stored at
+In: the pod's record, the reason, the time. Out: the event, and when it is due. A reason in the pod's object alone is stored at
 once, as nothing else can change it.
 """
 
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from cotenant.events.placements import WaitingReason
+from cotenant.events.envelope import Event
+from cotenant.events.placements import Waiting, WaitingReason
+from cotenant.model.subjects import node_subject, pod_subject, waiting_subject
 from cotenant_scheduler.cycle.waiting import WAITING_PAUSE, first_due
 from cotenant_scheduler.state.pod_records import PodRecord
 
@@ -29,3 +31,31 @@ def blocked_due(record: PodRecord, reason: WaitingReason, now: datetime) -> date
     if last.codes == {(reason.code, reason.resource)} and record.waiting_at is not None:
         return record.waiting_at + WAITING_PAUSE
     return now
+
+
+def blocked_event(record: PodRecord, reason: WaitingReason) -> Event:
+    """Return the waiting event of a pod with a reason of its own."""
+    facts = record.facts
+    assert facts is not None
+    namespace, name = record.key
+    wakes = {
+        "predecessor": (f"node.*.run.{namespace}.{name}", f"node.*.placement.{namespace}.{name}"),
+        "node-missing": (node_subject(facts.node_name),) if facts.node_name else (),
+    }.get(reason.code, (pod_subject(namespace, name),))
+    return Event(
+        subject=waiting_subject(namespace, name),
+        data=Waiting(
+            namespace=namespace,
+            name=name,
+            uid=facts.uid,
+            reasons=(reason,),
+            wakes_on=wakes,
+            message=reason.detail,
+        ),
+        causes=(f"LOG:{record.object_sequence}", *(f"LOG:{p.sequence}" for p in record.placements.values())),
+    )
+
+
+def blocked_by(code: str, detail: str) -> WaitingReason:
+    """Return a reason that concerns the pod and no node."""
+    return WaitingReason(code=code, count=0, detail=detail)

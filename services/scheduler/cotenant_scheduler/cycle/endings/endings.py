@@ -40,12 +40,11 @@ from cotenant.log.contract import ending, replaces
 from cotenant.model.names import SCHEDULER_NAMES
 from cotenant.model.subjects import placement_subject, waiting_subject
 from cotenant.model.times import EPOCH
-from cotenant_scheduler.cycle.endings.blocked import blocked_due
+from cotenant_scheduler.cycle.endings.blocked import blocked_by, blocked_due, blocked_event
 from cotenant_scheduler.cycle.endings.resizes import resize_of, resized_requests
 from cotenant_scheduler.cycle.endings.unreported import UnreportedEnds, counts_as_gone_at
 from cotenant_scheduler.cycle.other_schedulers import BELONGS_ELSEWHERE, came_too_late
 from cotenant_scheduler.cycle.reservations.endings import ReservationEndings
-from cotenant_scheduler.cycle.waiting import blocked_by, blocked_event
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.node_facts import NodeMessages
 from cotenant_scheduler.state.pod_records import PlacementRecord, PodRecord, StopReports

@@ -37,6 +37,11 @@ class GatheringPlan:
         self._exact = exact
         self.gathered = gathered
 
+    @property
+    def rows(self) -> IntArray:
+        """The rows of the domain."""
+        return self._rows
+
     def row_for(self, evaluation: Evaluation, reserved: Collection[int] = (), *, beside: bool = True) -> int:
         """Return the row that the next pod takes; -1: none of the domain can take it. `reserved`: rows on which a reservation
         takes it; `beside`: it may do without one."""

@@ -26,7 +26,8 @@ Bounds: one job; gangs of at most MEMBERS pods, each in at most 16 domains.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 from cotenant.api.times import rfc3339
@@ -49,6 +50,10 @@ MEMBERS = 749
 """Pods of a gang for which room is reserved."""
 REFUSED_OTHERWISE = (False, -1)
 """Of classes that are refused for other reasons than nodes: they wait for a quota, or are to become reservations."""
+
+
+_CountedRoom = tuple[str, PodKey, Shape, AssignedPod, Allocation | None]
+"""A node, the key under which the room is counted there, and what it takes."""
 
 
 class QueueHead:
@@ -76,7 +81,7 @@ class QueueHead:
         """Incremented whenever other rooms than before are counted."""
         self.placed_changed = 0
         """How often a placed pod changed: it may have begun to end."""
-        self._counted: list[tuple[str, PodKey]] = []
+        self._counted: list[_CountedRoom] = []
         self._last: dict[PodKey, tuple[Hold, Shape]] = {}
         """The rooms that were counted last, by pod, and what they count."""
         self._old = ""
@@ -108,10 +113,21 @@ class QueueHead:
 
     def release(self) -> None:
         """Stop counting the rooms."""
-        for node, key in self._counted:
+        for node, key, *_ in self._counted:
             self._nodes.remove(node, key)
         self._counted.clear()
         self.alike = None
+
+    @contextmanager
+    def ignored(self) -> Iterator[None]:
+        """Do not count the rooms meanwhile."""
+        for node, key, *_ in self._counted:
+            self._nodes.remove(node, key)
+        try:
+            yield
+        finally:
+            for room in self._counted:
+                self._nodes.place(*room)
 
     def has_changed(self) -> bool:
         """Return whether rooms were counted that no longer are, as there is no head: called at the end of a pass."""
@@ -194,7 +210,8 @@ class QueueHead:
 
         def drop(count: int) -> None:
             for _ in range(count):
-                self._nodes.remove(*self._counted.pop())
+                node, key, *_ = self._counted.pop()
+                self._nodes.remove(node, key)
                 found.popitem()
 
         if confined is not None:
@@ -217,8 +234,9 @@ class QueueHead:
         key = held_key((f"queue/{record.key[0]}", record.key[1]))
         assigned = AssignedPod(shape.estimate, shape.prod, microseconds(hold.at))
         allocation = Allocation(reservation=hold.reservation) if hold.reservation is not None else None
-        self._nodes.place(hold.node, key, shape, assigned, allocation)
-        self._counted.append((hold.node, key))
+        room = hold.node, key, shape, assigned, allocation
+        self._nodes.place(*room)
+        self._counted.append(room)
 
 
 def _order(item: tuple[QueueKey, EquivalenceClass]) -> QueueKey:

@@ -48,7 +48,7 @@ class Walk:
     A class that was refused in exactly the state that the pass begins in would be refused again with the same template, as long
     as nothing was placed before it: it is skipped. `wake` ends that. Without `states` no class is skipped; neither is one that
     nodes refused and that has affinity to other pods, as it may be reopened within the pass. `states` is called at most twice:
-    when a class was refused before, and by `finish` when one was refused now. Until `wake` nothing changes except what is tried
+    when a class was refused before, and by `finish`. Until `wake` nothing changes except what is tried
     and rolled back.
     """
 
@@ -78,14 +78,14 @@ class Walk:
         return alike.refused_in in (self._begun_in.quotas, self._begun_in.nodes)
 
     def finish(self) -> None:
-        """End the pass: remember the state in which classes were refused. Rooms that were counted for a while have advanced its
-        versions, for those that were skipped, too."""
-        if self._states is None or not self._now_refused:
+        """End the pass: remember the state in which classes were refused. What was tried and rolled back has changed versions
+        only, so it is also the state of those that were skipped."""
+        if self._states is None or not (self._now_refused or self._passed_over):
             return
         states, begun = self._states(), self._begun_in
         for alike, by_nodes in self._now_refused:
             alike.refused_in = states.nodes if by_nodes else states.quotas
-        if begun is not None and begun != states:
+        if begun is not None and states != begun:
             for alike in self._passed_over:
                 alike.refused_in = states.nodes if alike.refused_in == begun.nodes else states.quotas
 

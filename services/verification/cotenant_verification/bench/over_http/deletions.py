@@ -1,7 +1,8 @@
 """`bench deletions`: running pods of simulated nodes are deleted over HTTP by many clients at once, while others keep writing.
 
 In: sizes, a grace period. Out: deletions answered and pods gone a second with their latencies; other writes before and
-meanwhile; CPU time a deletion of each process. A pod is gone when its object's tombstone is on LOG.
+meanwhile; CPU time a deletion of each process, with and without what it takes anyway. A pod is gone when its object's
+tombstone is on LOG.
 
 The stack is that of `bench schedule --stack`; one process has the clients (`deleter`), another one creates the pods.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -52,7 +53,20 @@ class DeletionFigures(msgspec.Struct, kw_only=True, omit_defaults=True):
     other_writes_p99_ratio: float | None = None
     cpu_ms_per_deletion: dict[str, float] = {}
     """By process, from the first request to the last tombstone; it includes the other writes."""
+    own_cpu_ms_per_deletion: dict[str, float] = {}
+    """The same less what the process took before, for as long: executors' reports and the other writes cost by time."""
     peak_memory_mib: dict[str, int] = {}
+
+
+class _Used(msgspec.Struct, frozen=True):
+    """The CPU time of each process by a moment."""
+
+    at: float
+    seconds: dict[str, float]
+
+    @classmethod
+    def by_now(cls, testbed: Testbed) -> _Used:
+        return cls(time.monotonic(), testbed.cpu_seconds())
 
 
 async def run(workload: BenchWorkload, clients: int, grace: int | None, say: Callable[[str], None]) -> DeletionFigures:
@@ -66,12 +80,12 @@ async def run(workload: BenchWorkload, clients: int, grace: int | None, say: Cal
         reader.max_behind = 0
         orders = Deletions(gateway, workload.pods, clients, grace, OTHER_RATE, ALONE_SECONDS, str(out))
         testbed.start_module("deleter", "cotenant_verification.bench.over_http.deleter", testbed.written(orders))
-        before: dict[str, float] = {}
-        gone = await _gone(testbed, reader, workload.pods, before)
-        after = testbed.cpu_seconds()
+        used = [_Used.by_now(testbed)]
+        gone = await _gone(testbed, reader, workload.pods, used)
+        used.append(_Used.by_now(testbed))
         await testbed.ended("deleter", LIMIT_SECONDS)
         seen = msgspec.json.decode(out.read_bytes(), type=Deleted)
-        return _figures(workload.pods, seen, gone, before, after, testbed.peak_memory_mib())
+        return _figures(workload.pods, seen, gone, used, testbed.peak_memory_mib())
 
 
 async def filled(
@@ -116,31 +130,41 @@ async def _renew_metrics(testbed: Testbed, workload: BenchWorkload) -> None:
         await testbed.write(event for event in events if isinstance(event.data, NodeMetricComputed))
 
 
-async def _gone(testbed: Testbed, reader: NatsReader, pods: int, before: dict[str, float]) -> dict[int, int]:
-    """When each pod was gone (nanoseconds, monotonic). `before` gets the processes' CPU time at the first deletion."""
+async def _gone(testbed: Testbed, reader: NatsReader, pods: int, used: list[_Used]) -> dict[int, int]:
+    """When each pod was gone (nanoseconds, monotonic). `used` gets the processes' CPU time just before the first one."""
+    before = used[0]
     gone: dict[int, int] = {}
     last = time.monotonic()
     while len(gone) < pods and time.monotonic() - last < IDLE_SECONDS:
         began = bool(gone)
         events = await reader.pull(1000, SAMPLE_SECONDS)
         if not began and not events:
-            before.update(testbed.cpu_seconds())
+            before = _Used.by_now(testbed)
         for event in events:
             if event.tombstone:
                 last = time.monotonic()
                 gone[pod_number(event.subject.rpartition(".")[2])] = time.monotonic_ns()
     await reader.close()
+    used.append(before)
     return gone
 
 
 def _figures(
-    pods: int, seen: Deleted, gone: dict[int, int], before: dict[str, float], after: dict[str, float], memory: dict[str, int]
+    pods: int, seen: Deleted, gone: dict[int, int], used: Sequence[_Used], memory: dict[str, int]
 ) -> DeletionFigures:
+    started, before, after = used
+    spans = (after.at - before.at) / max(before.at - started.at, 1e-9)
+    own: dict[str, float] = {}
+    cpu: dict[str, float] = {}
+    for name, seconds in sorted(after.seconds.items()):
+        earlier = before.seconds.get(name, 0.0)
+        cpu[name] = round(1e3 * (seconds - earlier) / pods, 3)
+        if name in started.seconds:
+            own[name] = round(1e3 * (seconds - earlier - spans * (earlier - started.seconds[name])) / pods, 3)
     alone = latency([took for due, took in seen.others if due < seen.began])
     meanwhile = latency([took for due, took in seen.others if due >= seen.began])
     seconds = (seen.ended - seen.began) / 1e9
     last = max(gone.values(), default=seen.ended)
-    cpu = {name: round(1e3 * (used - before.get(name, 0.0)) / pods, 3) for name, used in sorted(after.items())}
     return DeletionFigures(
         pods=pods,
         gone=len(gone),
@@ -153,5 +177,6 @@ def _figures(
         other_writes_meanwhile_ms=meanwhile,
         other_writes_p99_ratio=round(meanwhile.p99 / alone.p99, 2) if alone and meanwhile and alone.p99 else None,
         cpu_ms_per_deletion=cpu,
+        own_cpu_ms_per_deletion=own,
         peak_memory_mib=dict(sorted(memory.items())),
     )

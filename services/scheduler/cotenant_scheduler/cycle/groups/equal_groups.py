@@ -3,7 +3,7 @@
 In: the open entries of a pass, the first of which is a group. Out: the placements of as many whole groups as can be found
 together, which is exactly what placing them one after the other gives (`framework.series`): a gang of eight costs little more
 than eight single pods. All pods of these groups are charged alike and ask for no reservation, and no pod is nominated.
-A group of which one pod cannot be placed, and those behind it, are left to `cycle.placing_groups`.
+A group of which one pod cannot be placed, and those behind it, are left to `cycle.groups.placing_groups`.
 """
 
 from __future__ import annotations

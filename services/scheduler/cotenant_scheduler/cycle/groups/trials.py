@@ -1,33 +1,26 @@
-"""Placing a group of pods: as many as its rules require in one batch, or none.
+"""Trying a group: as many of its members on nodes as its rules require, or none.
 
-In: the entry of a group at the head of the queue. Out: the events of its placements, or of the nominations by which it makes
-room (`cycle.group_preemption`), or why it waits. Its members are tried in queue order under a savepoint, each where its score
-is best; if they do not fit so, where rooms are held for them, which were chosen for one another; those of a group
-that shall be near to one another in the network, in one domain after the other (`cycle.gathering`). Waiting events of a group
-that a decision of usual size cannot hold end in the decisions behind it (`cycle.endings`).
-
-Over 300 lines: all ways to try a group place its members by the same steps.
+In: members in the order in which they are tried, and where: each on its best node, as a plan has it (`cycle.gathering`), or in
+the room that is held for it. Out: their placements, assumed on the nodes and charged to their quotas, or all of it taken back,
+and why the first member does not fit that is refused. Members that are alike are placed at once where that pays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import takewhile
 
-from cotenant.events.allocations import Allocation, Gathered, ReservationUsed
+import msgspec
+
+from cotenant.events.allocations import Allocation, ReservationUsed
 from cotenant.events.envelope import Event
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.binding import Binding
-from cotenant_scheduler.cycle.equal_groups import EqualGroups
-from cotenant_scheduler.cycle.gathering.confined import Confined
-from cotenant_scheduler.cycle.gathering.gathering import Attempt, Gathering
 from cotenant_scheduler.cycle.gathering.plans import GatheringPlan
-from cotenant_scheduler.cycle.group_preemption import GroupPreemption, GroupTrial
-from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
-from cotenant_scheduler.cycle.ordering.queue_head import REFUSED_OTHERWISE, held_for
-from cotenant_scheduler.cycle.ordering.walk import Walk
-from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass, QueueEntry, WaitingTemplate
+from cotenant_scheduler.cycle.groups.equal_groups import EqualGroups
+from cotenant_scheduler.cycle.nominations import Nominations
+from cotenant_scheduler.cycle.queue import GroupClass, WaitingTemplate
 from cotenant_scheduler.cycle.reservations.reserving import Reserving, SelectedNode
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.framework.evaluation import Evaluation
@@ -46,9 +39,22 @@ HeldRoom = tuple[str, ReservationUsed | None]
 NO_ROOMS: Mapping[PodKey, HeldRoom] = {}
 
 
-class PlacingGroups:
-    """Places groups; see the module. `usual`: events that a decision has for one together with the ends of its waiting events;
-    `most`: members that it may have in any case."""
+class GroupTrial(msgspec.Struct):
+    """An attempt to place a group: its start in the journal and among the events, and its outcome."""
+
+    savepoint: int
+    begun: int
+    placed: list[PodKey] = []
+    refused: WaitingTemplate | None = None
+    """Why the first refused member was refused."""
+    by_quota: bool = False
+    """Whether a quota refused any."""
+    enough: bool = False
+    """Whether what was placed may be stored; else it has been taken back."""
+
+
+class GroupTrials:
+    """Tries groups; see the module."""
 
     def __init__(
         self,
@@ -62,14 +68,8 @@ class PlacingGroups:
         waiting: WaitingPods,
         nominations: Nominations,
         reserving: Reserving,
-        preemption: GroupPreemption,
-        gathering: Gathering,
-        refused_by_nodes: Callable[[Walk, QueueEntry, EquivalenceClass, datetime, Confined | None], None],
-        usual: int,
-        most: int,
     ) -> None:
         self._nodes = nodes
-        self._reserving = reserving
         self._equal_groups = equal_groups
         self._results = results
         self._binding = binding
@@ -78,99 +78,18 @@ class PlacingGroups:
         self._assumed = assumed
         self._waiting = waiting
         self._nominations = nominations
-        self._preemption = preemption
-        self._gathering = gathering
-        self._refused_by_nodes = refused_by_nodes
-        self._usual = usual
-        self._most = most
+        self._reserving = reserving
 
-    def decide(self, walk: Walk, entry: QueueEntry, group: GroupClass, now: datetime, bound: list[Event]) -> None:
-        """Place as many of a group as its rules require, in one batch, or record why it waits."""
-        if any(self._reserving.is_over(record) for record in entry.records):
-            walk.close()  # this decision states how that reservation ended
-            return
-        # The status of a reservation ends with its share.
-        if sum(2 if is_reserve(record.key) else 1 for record in entry.records) > self._most:
-            group.template = self._waiting.group_too_large(group, len(entry.records), self._most)
-            group.kept = REFUSED_OTHERWISE
-            walk.close()
-            return
-        self._binding.ends_waiting = entry.event_count <= self._usual
-        attempt = self._gathering.attempt(entry, group, now)
-        if attempt is None:
-            trial = self._tried(group, entry.records, now, bound)
-        else:
-            trial = self._gathered(attempt, group, now, bound)
-        if not trial.enough and not trial.by_quota:
-            trial = self._in_rooms(attempt, entry, group, now, bound) or trial
-        self._binding.ends_waiting = True
-        if trial.enough:
-            self._placed(walk, entry, group, trial)
-            return
-        confined = attempt.confined if attempt is not None else None
-        nowhere = attempt is not None and bool(attempt.must) and (confined is None or not confined.domains)
-        domains = () if nowhere else [domain.rows for domain in confined.domains] if confined is not None else None
-        events = self._preemption.refused(group, entry, trial, now, domains)
-        group.template = trial.refused
-        if not events:
-            if nowhere or trial.by_quota or trial.refused is None:
-                group.kept = REFUSED_OTHERWISE
-                walk.close(by_nodes=True)
-            else:
-                self._refused_by_nodes(walk, entry, group, now, confined)
-            return
-        walk.wake()
-        bound += events
-        walk.advance()
+    def start(self, bound: list[Event]) -> GroupTrial:
+        """Return a trial that has placed nothing yet."""
+        return GroupTrial(self._assumed.savepoint(), len(bound))
 
-    def _placed(self, walk: Walk, entry: QueueEntry, group: GroupClass, trial: GroupTrial) -> None:
-        walk.wake()
-        group.stamp = None
-        group.template = trial.refused
-        for key in trial.placed:
-            self._nominations.end(key)
-        walk.advance()
-        selected_by = {number for record in entry.records for number in group.charge_of(record).shape.selected_by}
-        if selected_by:
-            walk.reopen(tuple(sorted(selected_by)))
+    def take_back(self, trial: GroupTrial, bound: list[Event]) -> None:
+        """Undo what a trial has placed."""
+        self._assumed.rollback(trial.savepoint)
+        del bound[trial.begun :]
 
-    def _in_rooms(
-        self, attempt: Attempt | None, entry: QueueEntry, group: GroupClass, now: datetime, bound: list[Event]
-    ) -> GroupTrial | None:
-        """Try a group where rooms are held for its members; None if it does not fit there."""
-        rooms = _rooms_of(entry)
-        if not rooms:
-            return None
-        plan: GatheringPlan | None = None
-        if attempt is not None and attempt.must:
-            rows = [self._nodes.rows.get(node, -1) for node, _ in rooms.values()]
-            domain = attempt.confined.domain_of(rows) if attempt.confined is not None else None
-            if domain is None:
-                return None
-            gathered = Gathered(layer=attempt.must, domain=domain.path, pods=len(rooms), slots=domain.slots)
-            plan = GatheringPlan((), (), gathered, exact=True)
-        trial = self._tried(group, entry.records, now, bound, plan, rooms)
-        return trial if trial.enough else None
-
-    def _gathered(self, attempt: Attempt, group: GroupClass, now: datetime, bound: list[Event]) -> GroupTrial:
-        """Try a group in one domain of the network after the other."""
-        first: GroupTrial | None = None
-        for plan in attempt.plans:
-            trial = self._tried(group, attempt.members, now, bound, plan)
-            first = first or trial
-            if trial.enough or trial.by_quota:
-                return trial
-        trial = first or GroupTrial(self._assumed.savepoint(), len(bound))
-        if attempt.reason:
-            trial.refused = self._waiting.of_topology(group, attempt.reason)
-        elif first is None:
-            record = attempt.members[0]
-            evaluation = self._results.evaluation(group.charge_of(record).shape)
-            found = self._waiting.refused_by_nodes(group, evaluation, "", record=record)
-            trial.refused = self._waiting.of_member(group, record, 0, found)
-        return trial
-
-    def _tried(
+    def tried(
         self,
         group: GroupClass,
         records: Sequence[PodRecord],
@@ -181,12 +100,11 @@ class PlacingGroups:
     ) -> GroupTrial:
         """Assume as many members on nodes as the group's rules require, or none. `rooms`: those that are held for members, who
         go there."""
-        trial = GroupTrial(self._assumed.savepoint(), len(bound))
+        trial = self.start(bound)
         self._try(trial, group, records, now, bound, plan, rooms)
         trial.enough = group.together.enough(trial.placed, [record.key for record in records])
         if not trial.enough:
-            self._assumed.rollback(trial.savepoint)
-            del bound[trial.begun :]
+            self.take_back(trial, bound)
         return trial
 
     def _try(
@@ -207,15 +125,15 @@ class PlacingGroups:
         while index < len(records):
             record = records[index]
             if plan is None and not rooms and index >= one_by_one:
-                alike = self._run_of_group(group, records, index)
+                alike = self.run_of_group(group, records, index)
                 one_by_one = index + len(alike)
-                at_once = self._place_members(group, alike, group.charge_of(record), now, bound)
+                at_once = self.place_members(group, alike, group.charge_of(record), now, bound)
                 placed += members[index : index + at_once]
                 index += at_once
                 if at_once:
                     continue
             index += 1
-            found = self._place_member(trial, group, record, now, bound, plan, rooms.get(record.key))
+            found = self.place_member(trial, group, record, now, bound, plan, rooms.get(record.key))
             if found is None:
                 placed.append(record.key)
                 continue
@@ -223,7 +141,7 @@ class PlacingGroups:
             if group.together.gives_up(record.key) or group.together.enough(placed, members):
                 break
 
-    def _run_of_group(self, group: GroupClass, records: Sequence[PodRecord], index: int) -> list[PodRecord]:
+    def run_of_group(self, group: GroupClass, records: Sequence[PodRecord], index: int) -> list[PodRecord]:
         """The members of one gang from here on that are charged alike."""
         first = records[index]
         charge, gang = group.charge_of(first), group.together.gang_of(first.key)
@@ -234,7 +152,7 @@ class PlacingGroups:
 
         return list(takewhile(like_first, records[index:]))
 
-    def _place_members(
+    def place_members(
         self, group: GroupClass, alike: list[PodRecord], charge: Charge, now: datetime, bound: list[Event]
     ) -> int:
         """Place equal members at once where that pays; return how many were placed."""
@@ -244,7 +162,7 @@ class PlacingGroups:
         gang = group.together.gang_of(alike[0].key)
         return self._equal_groups.place_pods(alike, charge, [gang] * len(alike), now, bound, WORTHWHILE)
 
-    def _place_member(
+    def place_member(
         self,
         trial: GroupTrial,
         group: GroupClass,
@@ -304,15 +222,3 @@ class PlacingGroups:
             return (row, reserved) if reserved is not None else (-1, None)
         beside = not (isinstance(ask, Ask) and (ask.required or ask.problem))
         return (row, None) if beside and evaluation.keys.item(row) >= 0 else (-1, None)
-
-
-def _rooms_of(entry: QueueEntry) -> dict[PodKey, HeldRoom]:
-    """The rooms that are held for members of a group: for nominated ones, and for those of the queue's head."""
-    rooms: dict[PodKey, HeldRoom] = {}
-    for record in entry.records:
-        nomination, hold = nomination_of(record), held_for(record)
-        if nomination is not None:
-            rooms[record.key] = nomination.node, nomination.reservation
-        elif hold is not None:
-            rooms[record.key] = hold.node, hold.reservation
-    return rooms

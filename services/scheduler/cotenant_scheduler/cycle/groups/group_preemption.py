@@ -32,10 +32,11 @@ import msgspec
 from cotenant.domain.quota.membership import Membership
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Nomination
+from cotenant_scheduler.cycle.groups.trials import GroupTrial
 from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
 from cotenant_scheduler.cycle.preempting import Preempting, nomination_to, patience
 from cotenant_scheduler.cycle.preemption import PreemptionCandidate, Rank
-from cotenant_scheduler.cycle.queue import GroupClass, QueueEntry, WaitingTemplate
+from cotenant_scheduler.cycle.queue import GroupClass, QueueEntry
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.framework.evaluation import Evaluation
@@ -49,20 +50,6 @@ from cotenant_scheduler.state.pod_records import PodRecord
 
 MEMBERS = 749
 """The nominations that fit into a decision of usual size."""
-
-
-class GroupTrial(msgspec.Struct):
-    """An attempt to place a group: its start in the journal and among the events, and its outcome."""
-
-    savepoint: int
-    begun: int
-    placed: list[PodKey] = []
-    refused: WaitingTemplate | None = None
-    """Why the first refused member was refused."""
-    by_quota: bool = False
-    """Whether a quota refused any."""
-    enough: bool = False
-    """Whether what was placed may be stored; else it has been taken back."""
 
 
 class GroupPreemption:

@@ -1,0 +1,1 @@
+"""Groups of pods that are placed together or not at all."""
