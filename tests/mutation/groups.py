@@ -75,7 +75,7 @@ GROUPS = (
         "quota-formulas",
         tuple(
             f"{_QUOTA_TREES}/{name}.py"
-            for name in ("share", "splits", "scale_min", "line", "family", "tree", "counted_quota", "totals")
+            for name in ("share", "splits", "climbing", "scale_min", "line", "family", "tree", "counted_quota", "totals")
         ),
         ("unit/quota_tree",),
     ),

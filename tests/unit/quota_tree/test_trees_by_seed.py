@@ -138,6 +138,22 @@ def test_what_pods_hold_and_what_they_ask_beyond_max_asks_no_family(shared: list
     assert len(shared) == 2, "b in a, and a"
 
 
+@pytest.mark.parametrize("asking", [("b",), ("b", "c")])
+def test_what_pods_ask_beyond_max_changes_nothing_above(asking: tuple[str, ...]) -> None:
+    nodes = [
+        QuotaNode(name=name, parent=parent, max={"cpu": 9}, shared_weight={"cpu": 1})
+        for name, parent in (("a", ROOT), ("b", "a"), ("c", "a"))
+    ]
+    tree = QuotaTree(Tree(nodes=tuple(nodes), reasons={}), BUILT_IN, QuotaRules())
+    tree.set_total({"cpu": 20})
+    for name in asking:
+        tree.ask(name, {"cpu": 9}, True, 1)
+    assert {"a", *asking} <= set(tree.changed())
+    for name in asking:
+        tree.ask(name, {"cpu": 1}, True, 1)
+    assert set(tree.changed()) == set(asking)
+
+
 def test_what_the_default_quota_holds_is_shared_again_below_the_root(shared: list[int]) -> None:
     tree = two_levels()
     tree.ask("b", {"cpu": 9}, True, 1)
