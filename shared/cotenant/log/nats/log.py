@@ -48,7 +48,7 @@ from cotenant.log.nats.declaring import StreamSettings, declare, wanted_of
 from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, BOUND, EXTENDED, BusError, is_no_space
 from cotenant.log.nats.lookups import Lookups, id_of
 from cotenant.log.nats.publishing import Ack, Message, drained, header_lines, send
-from cotenant.log.nats.reader import SILENCE_SECONDS, NatsReader
+from cotenant.log.nats.reader import LEAST_LATE_SECONDS, SILENCE_SECONDS, NatsReader
 from cotenant.log.nats.republished import RepublishedReader
 from cotenant.log.nats.streams import MAX_MESSAGE_BYTES, StreamSizes
 from cotenant.log.nats.wire import BusClient
@@ -243,6 +243,8 @@ class NatsLog(Lookups):
     async def follow(self, stream: str, filters: Sequence[str], *, after: int | None = None) -> NatsReader:
         """See `cotenant.log.contract.Log`."""
         reader = NatsReader(self.client, self, stream, tuple(filters), after)
+        if self.longest_ttl_seconds:
+            reader.late_seconds = max(self.longest_ttl_seconds / 2, LEAST_LATE_SECONDS)
         await reader.open()
         return reader
 
