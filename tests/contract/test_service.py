@@ -25,6 +25,8 @@ from tests.full_log import fill, unfill
 from tests.nats_server import NatsServer
 
 WAIT_SECONDS = 60
+LEAST_OF_A_PAUSE = 0.5
+"""A follower shortens its pauses by chance, by half at most."""
 
 
 async def say(log: NatsLog, *events: Event) -> int:
@@ -111,7 +113,7 @@ async def test_a_log_without_room_is_not_loaded_again_and_again(
     full = Full(log, 3)
     service = await Running(cast(NatsLog, full), "a").ready()
     first, second, third = full.refused_at
-    assert min(second - first, third - second) >= 0.2
+    assert min(second - first, third - second) >= 0.2 * LEAST_OF_A_PAUSE
     assert service.service.incarnations == 4
     await service.stop()
     await log.close()
@@ -179,8 +181,8 @@ async def test_a_service_whose_decisions_are_refused_backs_off(nats_server: Nats
         while len(refusing.markers) < 4:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.02)
     pauses = [later - earlier for earlier, later in pairwise(refusing.markers)]
-    assert pauses[1] >= 1.0
-    assert pauses[2] >= 2.0
+    assert pauses[1] >= 1.0 * LEAST_OF_A_PAUSE
+    assert pauses[2] >= 2.0 * LEAST_OF_A_PAUSE
     await service.stop()
     await log.close()
 
