@@ -130,9 +130,9 @@ async def measure() -> None:
         assert await read(reader, NODES) == seen
         print(f"overcommitment_recomputed {time.perf_counter() - began:.2f} s")
         print(f"overcommitment_recomputed_cpu {testbed.cpu_seconds()[SERVICE] - before:.2f} s")
-        for interval_ms in INTERVALS_MS:
+        for turn, interval_ms in enumerate(INTERVALS_MS):
             earlier = testbed.cpu_seconds()
-            changes, batches, seconds = await lent(log, reader, interval_ms / 1000)
+            changes, batches, seconds = await lent(log, reader, interval_ms / 1000, turn * RATE * SECONDS)
             print(f"overcommitment_lent_interval {interval_ms} ms")
             show_parts(changes)
             answers = len({change.commit for change in changes})
@@ -170,9 +170,9 @@ async def read(reader: NatsReader, count: int, seconds: float = SETTLED_SECONDS)
     return seen
 
 
-async def lent(log: NatsLog, reader: NatsReader, interval: float) -> tuple[list[Lent], int, float]:
+async def lent(log: NatsLog, reader: NatsReader, interval: float, before: int) -> tuple[list[Lent], int, float]:
     """The changes whose metric led to a resources event, which names it; how many batches of metrics were written, and in how
-    many seconds. `interval`: seconds between two batches."""
+    many seconds. `interval`: seconds between two batches; `before`: changes that were written before."""
     waiting: dict[str, float] = {}
     """When a node's last metric was written."""
     stored_as: dict[str, Lent] = {}
@@ -200,7 +200,8 @@ async def lent(log: NatsLog, reader: NatsReader, interval: float) -> tuple[list[
         stored_as.update({f"{LOG}:{outcome.first + place}": Lent(now, stored) for place in range(len(events))})
 
     # Built ahead, so that the reader is not kept waiting.
-    events = [metric(index % NODES, 20_000 if (index // NODES) % 2 == 0 else 10_000) for index in range(total)]
+    numbers = range(before, before + total)
+    events = [metric(number % NODES, 20_000 if (number // NODES) % 2 == 0 else 10_000) for number in numbers]
     # A whole collection stops the reader for 35 ms, which would count as the service's time.
     gc.collect()
     gc.freeze()

@@ -70,7 +70,7 @@ USAGE_FILTERS = ("usage.*",)
 
 MAX_EARLY = 100_000
 EARLY_AT_ONCE = 2_000
-LOOK_EVERY = timedelta(milliseconds=50)
+LOOK_EVERY = timedelta(milliseconds=25)
 """How often nodes are evaluated, at most; urgent ones also in between. LOG syncs each batch six times, whatever its size."""
 TRAIN_EVERY = timedelta(milliseconds=500)
 """How often nodes are trained, at most: many together cost less. A report has the models of the last training."""
