@@ -19,6 +19,7 @@ from cotenant.log.nats import republished
 from cotenant.log.nats.checking import StreamsMissingError, StreamUnfitError
 from cotenant.log.nats.confined import NodeReads, Page
 from cotenant.log.nats.log import NatsLog, connect
+from cotenant.log.nats.reader import AWAY_SECONDS, boot_seconds
 from cotenant.log.nats.republished import RepublishedReader
 from cotenant.log.nats.wire import BusClient
 from tests.contract.logs import AnyLog
@@ -380,6 +381,29 @@ async def test_a_reader_at_rest_looks_ever_more_rarely(
     assert await read(reader, 1) == [("x", 2)]
     assert not await reader.pull(10, 1.0)
     assert 2 <= len(looks) <= 10
+
+
+async def test_a_reader_starts_over_only_once_a_log_that_was_silent_for_long_answers_again(
+    nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner works on with the state that it has: an executor goes on protecting services."""
+    now = boot_seconds()
+    monkeypatch.setattr(republished, "boot_seconds", lambda: now)
+    reader = await loaded(other, count=0)
+    last, tries = NodeReads.last, 0
+
+    async def unanswered(_: NodeReads) -> int:
+        nonlocal tries
+        tries += 1
+        raise TimeoutError
+
+    monkeypatch.setattr(NodeReads, "last", unanswered)
+    cut(other.client)
+    now += AWAY_SECONDS + 1
+    await pull_until(reader, lambda: tries >= 3)
+    monkeypatch.setattr(NodeReads, "last", last)
+    with pytest.raises(Behind, match="nothing was heard of LOG for 151 s"):
+        await read_on(reader)
 
 
 async def test_looks_in_between_read_the_log_only_if_the_last_message_did_not_arrive(

@@ -252,8 +252,6 @@ class RepublishedReader:
 
     async def _look_if_due(self) -> None:
         """Read the log when due. Without an answer it is tried again. Raises Behind."""
-        if (away := boot_seconds() - self._in_touch) > AWAY_SECONDS:
-            raise Behind(f"nothing was heard of {LOG} for {away:.0f} s")
         if self._client.stats["reconnects"] != self._reconnects:
             self._reconnects = self._client.stats["reconnects"]
             self._other = True
@@ -302,7 +300,7 @@ class RepublishedReader:
         except NoRespondersError:
             self._other = True
             raise
-        self._in_touch = boot_seconds()
+        self._check_touch()
         if page is not None:
             self._find(page)
         if len(self._delivered) >= MAX_DELIVERED:
@@ -311,6 +309,13 @@ class RepublishedReader:
         if self._gap:
             return
         self._look_later()
+
+    def _check_touch(self) -> None:
+        """Raise Behind if tombstones may have expired unread. Called when the log has answered: until it does, starting over
+        would only end what the owner does with the state that it has."""
+        away, self._in_touch = boot_seconds() - self._in_touch, boot_seconds()
+        if away > AWAY_SECONDS:
+            raise Behind(f"nothing was heard of {LOG} for {away:.0f} s")
 
     def _has_arrived(self, last: int) -> bool:
         """Return whether the last message was delivered or is about to be, and nothing happened lately that may have lost one:
