@@ -145,8 +145,7 @@ class RepublishedReader:
             logger.warning("%s: not an advisory of the server", subject.decode(errors="replace"))
             return
         self._other = True
-        self._interval = SETTLE_SECONDS
-        self._look_at = 0.0
+        self._interval, self._look_at = SETTLE_SECONDS, 0.0
         self._arrived.set()
 
     def _suspend(self, why: str) -> None:
@@ -154,8 +153,7 @@ class RepublishedReader:
         logger.info("%s: %s; looking behind %d", self._selected, why, self._known)
         self.gaps += 1
         self._gap = True
-        self._interval = SETTLE_SECONDS
-        self._look_at = 0.0
+        self._interval, self._look_at = SETTLE_SECONDS, 0.0
 
     # -- delivering ----------------------------------------------------------------------------------------------------
 
@@ -283,8 +281,7 @@ class RepublishedReader:
         end = await leaders_end_beyond(self._client, self._reads.own, self.position)
         if end < self.position:
             raise Behind(f"LOG ends at {end}, before {self.position}, which was delivered")
-        self._created = created
-        self._other = False
+        self._created, self._other = created, False
 
     async def _look(self) -> None:
         """Get a page of the messages after `_known` where some may be missed, and schedule the next look: at once if there are
@@ -306,13 +303,11 @@ class RepublishedReader:
         if len(self._delivered) >= MAX_DELIVERED:
             raise Behind(f"{MAX_DELIVERED} messages were delivered that {LOG} does not have")
         self._gap = page is not None and page.position < last
-        if self._gap:
-            return
-        self._look_later()
+        if not self._gap:
+            self._look_later()
 
     def _check_touch(self) -> None:
-        """Raise Behind if tombstones may have expired unread. Called when the log has answered: until it does, starting over
-        would only end what the owner does with the state that it has."""
+        """Raise Behind if tombstones may have expired unread: once LOG answers, as its owner works on until it does."""
         away, self._in_touch = boot_seconds() - self._in_touch, boot_seconds()
         if away > AWAY_SECONDS:
             raise Behind(f"nothing was heard of {LOG} for {away:.0f} s")
