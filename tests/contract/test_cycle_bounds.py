@@ -230,6 +230,20 @@ def test_a_lost_race_is_news_once_and_over_with_a_batch_of_its_own() -> None:
     assert second.refused(NOW)
 
 
+def test_a_lost_race_is_news_also_if_the_winners_commit_is_delivered_before_the_refusal() -> None:
+    bench = Bench()
+    bench.store(metric("a", 1))
+    first, second = bench.replica("a"), bench.replica("b")
+    for cycle in (first, second):
+        bench.deliver(cycle)
+    assert proposed(second) is not None
+    assert bench.settle(first, bench.proposed(first))
+    bench.deliver(second)
+    assert second.holding_back
+    assert second.refused(NOW)
+    assert not second.refused(NOW)
+
+
 def test_who_lost_waits_two_seconds_from_the_rivals_last_commit() -> None:
     bench, first, second = refused_once()
     bench.store(metric("a", 2))

@@ -120,7 +120,9 @@ class Cycle:
         """Ranges of own messages that a reader may leave out."""
         self._floor = _EPOCH
         self._rival_seen: datetime | None = None
-        """When another replica committed last, None: since this one's last record none did."""
+        """When another replica committed last, None: since this one's last record none did. `_knew_rival`: so it was when the
+        last batch was proposed."""
+        self._knew_rival = False
         self._load: Load | None = None
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -227,9 +229,7 @@ class Cycle:
     def due(self, now: datetime) -> datetime | None:
         """Return when a batch that is not urgent may be stored, None: now."""
         due = self._next_due
-        if due is None:
-            return None
-        return due if due - self._pace <= now < due else None
+        return due if due is not None and due - self._pace <= now < due else None
 
     @property
     def has_next(self) -> bool:
@@ -255,6 +255,7 @@ class Cycle:
         if not decision.events:
             self._proposed = None
             return None
+        self._knew_rival = self._rival_seen is not None
         place = CommitPlace(self.prior, self._fence, follows_single=self._prior_is_single)
         if not self._fence_is_own:
             decision = msgspec.structs.replace(decision, events=())
@@ -328,13 +329,12 @@ class Cycle:
         self._own_through = max(self._own_through, outcome.last)
 
     def refused(self, now: datetime) -> bool:
-        """Take back the whole batch: another replica committed first, and its messages follow. Returns True unless that was
-        known already."""
+        """Take back the whole batch: another replica committed first, and its messages follow. Returns True unless one was
+        known to decide when the batch was proposed."""
         self._withdraw()
         self._fence_is_own = False
         self.conflicts += 1
-        news = self._rival_seen is None
-        self._rival_seen = now
+        news, self._rival_seen, self._knew_rival = not self._knew_rival, now, True
         return news
 
     def not_stored(self) -> None:
