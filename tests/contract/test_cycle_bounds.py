@@ -117,15 +117,21 @@ def test_incarnations_are_numbered_in_the_marker_and_wait_while_the_load_is_not_
     assert cycle.pause == seconds(0)
 
 
-# -- the time of a decision ----------------------------------------------------------------------------------------
-
-
-def test_a_decision_is_never_earlier_than_a_rivals_that_was_seen() -> None:
+def two_replicas() -> tuple[Bench, Cycle, Cycle]:
+    """Two replicas that would decide the same."""
     bench = Bench()
     bench.store(metric("a", 1))
     first, second = bench.replica("a"), bench.replica("b")
     for cycle in (first, second):
         bench.deliver(cycle)
+    return bench, first, second
+
+
+# -- the time of a decision ----------------------------------------------------------------------------------------
+
+
+def test_a_decision_is_never_earlier_than_a_rivals_that_was_seen() -> None:
+    bench, first, second = two_replicas()
     late = NOW + timedelta(minutes=5)
     assert bench.settle(first, bench.proposed(first, late))
     bench.store(metric("a", 2))
@@ -208,11 +214,7 @@ def test_deciding_nothing_does_not_begin_a_pace() -> None:
 
 def refused_once() -> tuple[Bench, Cycle, Cycle]:
     """Two replicas that would decide the same; the first one took over and decided, the second has lost at NOW."""
-    bench = Bench()
-    bench.store(metric("a", 1))
-    first, second = bench.replica("a"), bench.replica("b")
-    for cycle in (first, second):
-        bench.deliver(cycle)
+    bench, first, second = two_replicas()
     two = proposed(second)
     assert bench.settle(first, bench.proposed(first))
     assert not bench.settle(second, two)
@@ -231,11 +233,7 @@ def test_a_lost_race_is_news_once_and_over_with_a_batch_of_its_own() -> None:
 
 
 def test_a_lost_race_is_news_also_if_the_winners_commit_is_delivered_before_the_refusal() -> None:
-    bench = Bench()
-    bench.store(metric("a", 1))
-    first, second = bench.replica("a"), bench.replica("b")
-    for cycle in (first, second):
-        bench.deliver(cycle)
+    bench, first, second = two_replicas()
     assert proposed(second) is not None
     assert bench.settle(first, bench.proposed(first))
     bench.deliver(second)

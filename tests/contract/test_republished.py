@@ -450,11 +450,7 @@ async def test_looks_in_between_read_the_log_only_if_the_last_message_did_not_ar
 async def test_on_a_single_server_only_the_first_look_reads_what_was_delivered(
     nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(republished, "SETTLE_SECONDS", 0.05)
-    looks, pages = counted_looks(monkeypatch)
-    await store(nats_log, fact("x", 0))
-    reader = await loaded(other)
-    await pull_until(reader, lambda: len(looks) >= 1)
+    reader, looks, pages = await looked_once(nats_log, other, monkeypatch)
     monkeypatch.setattr(republished, "LOOK_SECONDS", reader._interval)
     stored = await store(nats_log, fact("x", 1), fact("y", 1))
     assert await read(reader, 2) == [("x", 1), ("y", 1)]
@@ -474,11 +470,7 @@ async def test_on_a_single_server_only_the_first_look_reads_what_was_delivered(
 async def test_on_a_single_server_a_later_look_finds_what_did_not_arrive(
     nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(republished, "SETTLE_SECONDS", 0.05)
-    looks, _ = counted_looks(monkeypatch)
-    await store(nats_log, fact("x", 0))
-    reader = await loaded(other)
-    await pull_until(reader, lambda: len(looks) >= 1)
+    reader, _, _ = await looked_once(nats_log, other, monkeypatch)
     await store(nats_log, fact("x", 1))
     assert await read(reader, 1) == [("x", 1)]
     await deaf(other.client, reader)
@@ -503,6 +495,18 @@ def counted_looks(monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], list[tupl
     monkeypatch.setattr(NodeReads, "last", counted_last)
     monkeypatch.setattr(NodeReads, "page", counted_page)
     return looks, pages
+
+
+async def looked_once(
+    log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
+) -> tuple[RepublishedReader, list[int], list[tuple[int, int]]]:
+    """Return a reader that has looked once since its load, and what its looks are noted in (`counted_looks`)."""
+    monkeypatch.setattr(republished, "SETTLE_SECONDS", 0.05)
+    looks, pages = counted_looks(monkeypatch)
+    await store(log, fact("x", 0))
+    reader = await loaded(other)
+    await pull_until(reader, lambda: len(looks) >= 1)
+    return reader, looks, pages
 
 
 async def pull_until(reader: Reader, true: Callable[[], bool]) -> None:

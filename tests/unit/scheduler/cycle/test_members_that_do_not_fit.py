@@ -13,10 +13,10 @@ from cotenant.events.placements import RefusedMembers, Waiting
 from cotenant.explain.waking import short_line, why_waiting
 from cotenant.model.subjects import object_subject
 from cotenant_scheduler.cycle.groups import members as found_members
-from cotenant_scheduler.cycle.groups.trials import GroupTrials
 from tests.builders import stored
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
 from tests.unit.scheduler.cycle.test_queue_head import job, kept, story_of
+from tests.unit.scheduler.trials import tried_members
 
 
 def member(
@@ -94,14 +94,7 @@ def test_of_members_that_are_alike_one_is_tried(monkeypatch: pytest.MonkeyPatch)
     story = Story()
     story.nodes(node("a", cpu="100", pods="1000"), node("b", cpu="50"))
     story.pods(*(member(f"p{i:04}", 600, cpu="500m") for i in range(600)))
-    tried: list[str] = []
-    place = GroupTrials.place_member
-
-    def note(self: GroupTrials, trial: Any, group: Any, record: Any, *more: Any) -> Any:
-        tried.append(record.key[1])
-        return place(self, trial, group, record, *more)
-
-    monkeypatch.setattr(GroupTrials, "place_member", note)
+    tried = tried_members(monkeypatch)
     story.decide()
     # Of 300 that do not fit the first is tried once for the decision and once for the reason.
     assert tried == ["p0300", "p0300"]

@@ -13,12 +13,10 @@ import pytest
 from cotenant.events.allocations import Allocation, DeviceShare, Gathered, NumaShare, ReservationUsed, VolumeGiven, merged
 from cotenant.events.node.runs import RunPhase
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant_scheduler.cycle.groups.trials import GroupTrial, GroupTrials
-from cotenant_scheduler.cycle.queue import GroupClass
-from cotenant_scheduler.state.pod_records import PodRecord
 from tests.unit.scheduler import tickets
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
 from tests.unit.scheduler.tickets import tickets_of
+from tests.unit.scheduler.trials import tried_members
 
 
 def asking(name: str, count: int, *, group: str = "", **more: Any) -> dict[str, Any]:
@@ -199,14 +197,7 @@ def test_a_group_that_does_not_fit_is_not_tried_again_while_nothing_changes(monk
     story.settle()
     story.later(60)
     story.settle()
-    tried: list[str] = []
-    member = GroupTrials.place_member
-
-    def note(self: GroupTrials, trial: GroupTrial, group: GroupClass, record: PodRecord, *more: Any) -> Any:
-        tried.append(record.key[1])
-        return member(self, trial, group, record, *more)
-
-    monkeypatch.setattr(GroupTrials, "place_member", note)
+    tried = tried_members(monkeypatch)
     story.decide()
     assert not tried
     story.node(ticket_node("a", 3))

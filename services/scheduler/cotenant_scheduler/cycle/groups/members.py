@@ -119,9 +119,7 @@ class MembersThatDoNotFit:
                 index += 1
                 continue
             if plan is None and index >= one_by_one:
-                alike = self._trials.run_of_group(group, records, index)
-                one_by_one = index + len(alike)
-                at_once = self._trials.place_members(group, alike, charge, now, bound)
+                at_once, one_by_one = self._trials.place_alike(group, records, index, now, bound)
                 index += at_once
                 if at_once:
                     continue

@@ -125,9 +125,7 @@ class GroupTrials:
         while index < len(records):
             record = records[index]
             if plan is None and not rooms and index >= one_by_one:
-                alike = self.run_of_group(group, records, index)
-                one_by_one = index + len(alike)
-                at_once = self.place_members(group, alike, group.charge_of(record), now, bound)
+                at_once, one_by_one = self.place_alike(group, records, index, now, bound)
                 placed += members[index : index + at_once]
                 index += at_once
                 if at_once:
@@ -141,7 +139,15 @@ class GroupTrials:
             if group.together.gives_up(record.key) or group.together.enough(placed, members):
                 break
 
-    def run_of_group(self, group: GroupClass, records: Sequence[PodRecord], index: int) -> list[PodRecord]:
+    def place_alike(
+        self, group: GroupClass, records: Sequence[PodRecord], index: int, now: datetime, bound: list[Event]
+    ) -> tuple[int, int]:
+        """Place the equal members of one gang from here on at once where that pays; return how many were placed, and the index
+        behind the last of them all."""
+        alike = self._run_of_group(group, records, index)
+        return self._place_members(group, alike, group.charge_of(records[index]), now, bound), index + len(alike)
+
+    def _run_of_group(self, group: GroupClass, records: Sequence[PodRecord], index: int) -> list[PodRecord]:
         """The members of one gang from here on that are charged alike."""
         first = records[index]
         charge, gang = group.charge_of(first), group.together.gang_of(first.key)
@@ -152,7 +158,7 @@ class GroupTrials:
 
         return list(takewhile(like_first, records[index:]))
 
-    def place_members(
+    def _place_members(
         self, group: GroupClass, alike: list[PodRecord], charge: Charge, now: datetime, bound: list[Event]
     ) -> int:
         """Place equal members at once where that pays; return how many were placed."""

@@ -113,21 +113,23 @@ class QueueHead:
 
     def release(self) -> None:
         """Stop counting the rooms."""
-        for node, key, *_ in self._counted:
-            self._nodes.remove(node, key)
+        self._remove_counted()
         self._counted.clear()
         self.alike = None
 
     @contextmanager
     def ignored(self) -> Iterator[None]:
         """Do not count the rooms meanwhile."""
-        for node, key, *_ in self._counted:
-            self._nodes.remove(node, key)
+        self._remove_counted()
         try:
             yield
         finally:
             for room in self._counted:
                 self._nodes.place(*room)
+
+    def _remove_counted(self) -> None:
+        for node, key, *_ in self._counted:
+            self._nodes.remove(node, key)
 
     def has_changed(self) -> bool:
         """Return whether rooms were counted that no longer are, as there is no head: called at the end of a pass."""

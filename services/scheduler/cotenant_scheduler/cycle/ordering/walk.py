@@ -48,8 +48,7 @@ class Walk:
     A class that was refused in exactly the state that the pass begins in would be refused again with the same template, as long
     as nothing was placed before it: it is skipped. `wake` ends that. Without `states` no class is skipped; neither is one that
     nodes refused and that has affinity to other pods, as it may be reopened within the pass. `states` is called at most twice:
-    when a class was refused before, and by `finish`. Until `wake` nothing changes except what is tried
-    and rolled back.
+    when a class was refused before, and by `finish`. Until `wake` nothing changes except what is tried and rolled back.
     """
 
     def __init__(self, queue: PodQueue, states: Callable[[], States] | None = None) -> None:
