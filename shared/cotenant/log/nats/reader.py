@@ -204,14 +204,16 @@ class NatsReader:
             self._consumer.arrived.clear()
             if self._consumer.queue:
                 continue
+            # See `Reading.wait`.
+            timer = loop.call_later(min(remaining, SILENCE_SECONDS), self._consumer.arrived.set)
             try:
-                async with asyncio.timeout(min(remaining, SILENCE_SECONDS)):
-                    await self._consumer.arrived.wait()
-            except TimeoutError:
-                if loop.time() - self._heard > SILENCE_SECONDS:
-                    logger.info("%s: no heartbeat for %.1f s; resuming behind %d", self._stream, SILENCE_SECONDS, self.position)
-                    self.reopened += 1
-                    await self._reopen()
+                await self._consumer.arrived.wait()
+            finally:
+                timer.cancel()
+            if not self._consumer.queue and loop.time() - self._heard > SILENCE_SECONDS:
+                logger.info("%s: no heartbeat for %.1f s; resuming behind %d", self._stream, SILENCE_SECONDS, self.position)
+                self.reopened += 1
+                await self._reopen()
 
     async def _load(self, limit: int) -> list[Event]:
         """Return some events of the snapshot, none at its end: from then on there is a consumer behind it."""

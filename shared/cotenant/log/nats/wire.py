@@ -229,28 +229,35 @@ class BusClient(Client):
         if the connection is lost meanwhile: an answer that was in progress is lost with it.
         """
         token = b"%x" % next(self._numbers)
-        answered: asyncio.Future[tuple[bytes, bytes]] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[tuple[bytes, bytes]] = loop.create_future()
         self._asked[token] = answered
+        deadline = loop.time() + seconds
+        late: asyncio.TimerHandle | None = None
         try:
-            async with asyncio.timeout(seconds):
-                await self._write(b"".join((*before, frame(subject, self._answers + token, lines, data))))
-                return await answered
+            await self._write(b"".join((*before, frame(subject, self._answers + token, lines, data))), deadline)
+            # A timer costs less than `asyncio.timeout`: see `Reading.wait`.
+            late = loop.call_at(deadline, _is_late, answered)
+            return await answered
         except TimeoutError:
             raise TimeoutError(f"no answer to {subject} within {seconds:g} s") from None
         finally:
+            if late is not None:
+                late.cancel()
             self._asked.pop(token, None)
 
-    async def _write(self, frames: bytes) -> None:
-        """Write frames to the socket; behind what nats-py still buffers, and through nats-py if there is no connection."""
+    async def _write(self, frames: bytes, deadline: float) -> None:
+        """Write frames to the socket; behind what nats-py still buffers, and through nats-py if there is no connection, until
+        then. Nobody waits for the socket's buffer: who asks waits for the answer."""
         self.stats["out_msgs"] += 1
         self.stats["out_bytes"] += len(frames)
         transport = self._transport
         if self._pending or not self.is_connected or transport is None:
-            await self._send_command(frames)
-            await self._flush_pending()
+            async with asyncio.timeout_at(deadline):
+                await self._send_command(frames)
+                await self._flush_pending()
         else:
             transport.write(frames)
-            await transport.drain()  # type: ignore[no-untyped-call]
 
     async def _on_disconnect(self) -> None:
         for answered in self._asked.values():
@@ -274,6 +281,11 @@ class BusClient(Client):
         self.stats["in_msgs"] += 1
         self.stats["in_bytes"] += len(data)
         sink(bytes(subject), bytes(reply), bytes(headers or b""), bytes(data))
+
+
+def _is_late(answered: asyncio.Future[tuple[bytes, bytes]]) -> None:
+    if not answered.done():
+        answered.set_exception(TimeoutError())
 
 
 def _number(subscription: Subscription) -> bytes:
