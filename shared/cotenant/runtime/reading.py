@@ -14,6 +14,7 @@ from typing import Any
 
 from cotenant.events.envelope import Event
 from cotenant.log.contract import LOG, Clocked, Lagging, Reader, Snapshotting
+from cotenant.log.waits import set_within
 
 PULL_SECONDS = 30.0
 """How long a pull waits. Each expiry costs a wake-up, and a process can have hundreds of readers."""
@@ -107,12 +108,7 @@ class Reading:
         """Wait for deliveries, a wake-up or the end, at most this long. Raises what ended a reader."""
         self.wake.clear()
         if self._queue.empty() and not self._stopping.is_set() and not any(task.done() for task in self._tasks):
-            # A timer that sets the event costs less than `asyncio.timeout`, which ends by an exception: 4 us instead of 10.
-            timer = asyncio.get_running_loop().call_later(seconds, self.wake.set)
-            try:
-                await self.wake.wait()
-            finally:
-                timer.cancel()
+            await set_within(self.wake, seconds)
         if self._duty is not None and self._duty.done():
             duty, self._duty = self._duty, None
             duty.result()

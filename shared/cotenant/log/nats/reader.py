@@ -26,6 +26,7 @@ from cotenant.log.nats.decoding import DeadLetters, MessageDecoder, text_of
 from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, BusError, JetStream, NoStreamError, stored_time
 from cotenant.log.nats.snapshot import StreamSnapshot
 from cotenant.log.nats.wire import BusClient
+from cotenant.log.waits import set_within
 from cotenant.model.subjects import selecting
 
 logger = logging.getLogger(__name__)
@@ -204,12 +205,7 @@ class NatsReader:
             self._consumer.arrived.clear()
             if self._consumer.queue:
                 continue
-            # See `Reading.wait`.
-            timer = loop.call_later(min(remaining, SILENCE_SECONDS), self._consumer.arrived.set)
-            try:
-                await self._consumer.arrived.wait()
-            finally:
-                timer.cancel()
+            await set_within(self._consumer.arrived, min(remaining, SILENCE_SECONDS))
             if not self._consumer.queue and loop.time() - self._heard > SILENCE_SECONDS:
                 logger.info("%s: no heartbeat for %.1f s; resuming behind %d", self._stream, SILENCE_SECONDS, self.position)
                 self.reopened += 1

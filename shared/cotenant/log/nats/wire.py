@@ -288,7 +288,7 @@ class BusClient(Client):
         late: asyncio.TimerHandle | None = None
         try:
             await self._write(b"".join((*before, frame(subject, self._answers + token, lines, data))), deadline)
-            # A timer costs less than `asyncio.timeout`: see `Reading.wait`.
+            # A timer costs less than `asyncio.timeout`: see `log.waits`.
             late = loop.call_at(deadline, _is_late, answered)
             return await answered
         except TimeoutError:
