@@ -9,6 +9,8 @@ short cuts:
   that is not complete, other lines of the protocol) is left to nats-py's parser;
 - `subscribe_raw`: the messages of one subscription go to a function (subject, reply, headers, data: bytes) without a stream, a
   queue, a task or a header dictionary between. What is in progress is bounded by the reader's own pull, not here.
+
+Over 300 lines: what is sent and what is received share the state of one connection.
 """
 
 from __future__ import annotations
