@@ -215,7 +215,7 @@ class Follower:
                 if self._views and isinstance(reader, Viewing):
                     reader.view(self._views)
             if isinstance(incarnation, Prepared):
-                await incarnation.prepare()
+                await incarnation.prepare(readers[0])
             reading = Reading(readers, self._stopping, self._pull_limit, self._queue_pulls)
             try:
                 reading.when_loaded(partial(self._loaded, began))

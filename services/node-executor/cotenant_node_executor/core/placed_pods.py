@@ -74,6 +74,10 @@ class PlacedPods:
             del self._views[placed.view.group]
             self._changed.add(placed.view.group)
 
+    def replace(self, former: PlacedPods) -> None:
+        """Count the views of these other pods, whose place these take, as changed."""
+        self._changed |= former.views.keys()
+
     def changed(self) -> Set[str]:
         """Groups whose view changed since the last call. Bound: the pods placed since then."""
         changed = self._changed
@@ -94,6 +98,10 @@ class PlacedPods:
         """The pod with this uid."""
         key = self._of_uid.get(uid)
         return self._placed[key] if key is not None else None
+
+    def trace_of(self, ref: str) -> str:
+        """The traceparent of a current placement, by its reference; empty where there is none."""
+        return next((placed.traceparent for placed in self._placed.values() if placed.ref == ref), "")
 
     def around(self, groups: Iterable[str]) -> list[DecodedPlacement]:
         """The pods that own these groups, by name."""
@@ -118,6 +126,11 @@ class PlacedPods:
 def offers_latency(placed: DecodedPlacement | None) -> bool:
     """Whether a pod has the annotation."""
     return placed is not None and placed.view is not None and ANNOTATION_ENDPOINT in placed.view.annotations
+
+
+def holds_cpus(placed: DecodedPlacement | None) -> bool:
+    """Whether a pod has CPUs of its own."""
+    return placed is not None and placed.view is not None and bool(placed.view.bound_cpus)
 
 
 def asked_services(placed: Iterable[DecodedPlacement]) -> tuple[AskedService, ...]:

@@ -30,7 +30,7 @@ import msgspec
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
 from cotenant.events.commits import LogDeclared
-from cotenant.log.contract import LOG, Behind
+from cotenant.log.contract import LOG, Behind, LogIdentity
 from cotenant.log.nats.access import NODES_API
 from cotenant.log.nats.consumer import Gap, PullConsumer
 from cotenant.log.nats.direct import MAX_GET_BYTES, Message, server_header
@@ -215,12 +215,12 @@ class NodeSnapshot:
         self._reads = reads
         self._chunk: deque[Message] | None = None
         self.through = 0
-        self.created = ""
 
-    async def begin(self) -> None:
-        """Read LOG's identity, and fix `through` at the leader's end. Raises BusError, API_ERRORS."""
-        self.created = await identity(self._client)
+    async def begin(self) -> LogIdentity:
+        """Return LOG's identity and the leader's end, at which `through` is fixed. Raises BusError, API_ERRORS."""
+        created = await identity(self._client)
         self.through = await leaders_end(self._client, self._reads.own)
+        return LogIdentity(created, self.through)
 
     async def take(self, limit: int) -> list[Message]:
         """Return the next messages in order, at most `limit`; none at the end. Raises Behind if they cannot be read."""
