@@ -41,7 +41,7 @@ class SwallowingProxy:
         """Connect a client to the server until one of them goes."""
         from_server, to_server = await asyncio.open_connection("127.0.0.1", self._server_port)
         self._writers |= {writer, to_server}
-        ways = [asyncio.ensure_future(self._requests(reader, to_server)), asyncio.ensure_future(self._answers(from_server, writer))]
+        ways = [asyncio.ensure_future(way) for way in (self._requests(reader, to_server), self._answers(from_server, writer))]
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         for way in ways:
             way.cancel()

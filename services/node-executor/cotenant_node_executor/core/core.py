@@ -24,13 +24,12 @@ from cotenant.engine.last_sequences import LastSequences
 from cotenant.engine.quarantine import Finding
 from cotenant.events.envelope import Event
 from cotenant.events.node.resources import NodeResources, NodeSLORendered
-from cotenant.events.node.runs import ExecutorStatus, RunStatus
+from cotenant.events.node.runs import ExecutorStatus, RunStatus, is_of_earlier_load, next_boot
 from cotenant.events.node.topology import MachineTopology
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.reservations import ReservationShare
 from cotenant.model.subjects import slo_subject
 from cotenant_node_executor.core.admission import Admission, RunState
-from cotenant_node_executor.core.boots import is_of_earlier_core, next_boot
 from cotenant_node_executor.core.desired_values import DesiredTargets
 from cotenant_node_executor.core.evictions import Evictions
 from cotenant_node_executor.core.observation import Observation
@@ -155,7 +154,7 @@ class ExecutorCore:
         elif isinstance(data, ExecutorStatus):
             # The marker is removed with its node. The executor keeps running, and publishes it again at its next start.
             if not event.tombstone:
-                if not (self.marked and is_of_earlier_core(data.boot, self.boot)):
+                if not (self.marked and is_of_earlier_load(data.boot, self.boot)):
                     self.loaded = self.marked = data.boot == self.boot
                 self.own = data
                 self._admission.allocatable = data.allocatable
