@@ -67,6 +67,7 @@ class ExecutorShell:
         stopping: asyncio.Event,
         on_ready: Callable[[], None] = lambda: None,
         known_log: KnownLog | None = None,
+        loads: asyncio.Semaphore | None = None,
         tracing: Tracing | None = None,
         figures: Figures | None = None,
     ) -> None:
@@ -79,10 +80,9 @@ class ExecutorShell:
         self._loading = node
         """The newest incarnation, which LOG feeds; the one that acts (`node`) once it is loaded."""
         self._known_log = known_log or KnownLog(None)
+        self._loads = loads
         self._newest = 0
         """Sequence of the last message that was folded."""
-        self._fed = False
-        """The newest incarnation has loaded, and LOG feeds it."""
         self._why_unknown = ""
         self._adopting = False
         self._marker_at: float | None = None
@@ -116,6 +116,7 @@ class ExecutorShell:
             pull_limit=PULL_LIMIT,
             queue_pulls=QUEUE_PULLS,
             max_pause_seconds=MAX_PAUSE_SECONDS,
+            loads=self._loads,
             figures=self._figures,
         )
         sender = asyncio.ensure_future(self.outbox.send())
@@ -175,7 +176,7 @@ class ExecutorShell:
         """Fold deliveries into the newest incarnation, and run its cycles once it is loaded: at each sample, and on
         deliveries."""
         self._cycles.when_woken(reading.wake.set)
-        loop, node = asyncio.get_running_loop(), self._loading
+        loop, node, ready = asyncio.get_running_loop(), self._loading, False
         next_note = loop.time() + NOTE_SECONDS
         try:
             while not self._stopping.is_set():
@@ -195,8 +196,8 @@ class ExecutorShell:
                 self._report_findings()
                 if self._marker_at is not None:
                     self._go_on_without_marker(reading, loop.time())
-                if node.core.loaded and not self._fed:
-                    self._fed = True
+                if node.core.loaded and not ready:
+                    ready = True
                     self._cycles.hand_over(node)
                     reading.loaded()
                     self._on_ready()
@@ -205,7 +206,6 @@ class ExecutorShell:
                     self._cycles.run_one(delivered=delivered)
         finally:
             self._cycles.when_woken(lambda: None)
-            self._fed = False
             if not self._stopping.is_set():
                 self._cycles.go_on_alone()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 
@@ -16,6 +17,8 @@ from cotenant_node_executor.core.node import ExecutorNode
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.runtime.interface import Order, Start
 from cotenant_node_executor.simulated.machine import SimulatedMachine
+from tests.integration.node_executor.executor_harness import Harness, alive
+from tests.integration.node_executor.test_enforcement import CPUS, QUOTA, batch_pod, is_wide, service_pod, shrunk
 from tests.integration.node_executor.test_executor_shell import NODE, WAIT_SECONDS, living, new_node, place
 from tests.nats_server import NatsServer
 from tests.swallowing_proxy import SwallowingProxy, swallowing_proxy
@@ -221,3 +224,41 @@ async def test_a_load_asks_once_which_log_it_reads_and_where_that_ends(
         pass
     assert sum(subject.endswith(f"STREAM.INFO.{LOG}") for subject in asked) == 1, asked
     assert sum(subject == f"node.{NODE}.executor" for subject in asked) == 2, "LOG's end, and the start marker"
+
+
+IMPATIENT = """
+from cotenant.log.nats import confined, republished
+republished.AWAY_SECONDS, confined.READ_SECONDS, confined.TRIES = 6.0, 0.5, 2
+"""
+"""The executor's third look at LOG, some 14 s after its load, finds that it was away for too long."""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a real control group subtree")
+async def test_a_service_gets_its_cpus_back_while_load_after_load_breaks_off(harness: Harness, proxy: SwallowingProxy) -> None:
+    harness.folder.chmod(0o755)
+    go = harness.folder / "go"
+    (harness.folder / "sitecustomize.py").write_text(IMPATIENT)
+    path = os.pathsep.join((str(harness.folder), os.environ.get("PYTHONPATH", "")))
+    harness.start("--nats", proxy.url, prefix=("env", f"PYTHONPATH={path}"))
+    await harness.node_slo(
+        enable=True, cpu_suppress_policy="cfsQuota", cpu_suppress_threshold_percent=200, reserved_cpu_milli=CPUS * 1000
+    )
+    await harness.place(batch_pod("burner"))
+    await harness.place(service_pod("service", go))
+    await harness.running("burner")
+    service = await harness.running("service")
+    wide = int(await harness.wait("the quota is wide", lambda: is_wide(harness.number(*QUOTA)) and harness.number(*QUOTA)))
+    proxy.swallow_from(*LOAD)
+    async with asyncio.timeout(WAIT_SECONDS):
+        await proxy.swallowed.wait()
+    go.touch()
+    await shrunk(harness, wide)
+    go.unlink()
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not is_wide(harness.number(*QUOTA)) or harness.said().count("loading the log again") < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert harness.said().count(": loaded,") == 1
+    proxy.answer_again()
+    await harness.wait("LOG is loaded", lambda: harness.said().count(": loaded,") == 2)
+    assert alive(service.pid)
+    assert harness.container("service") == service
