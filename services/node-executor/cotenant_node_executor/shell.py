@@ -218,9 +218,8 @@ class ExecutorShell:
             self._letters = None
         if self._quarantine.findings and self._letters is None:
             service, writer = f"node-executor {self.node.name}", executor_writer(self.node.name)
-            self._letters = asyncio.ensure_future(
-                publish_findings(self._quarantine, self._log, service, utc_now(), writer)
-            )
+            letters = publish_findings(self._quarantine, self._log, service, utc_now(), writer)
+            self._letters = asyncio.ensure_future(letters)
 
     def without_marker(self) -> None:
         """See `runtime.incarnations.Roomless`: suppression and the pods' supervision do not wait for room on a disk."""

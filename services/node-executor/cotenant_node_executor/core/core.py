@@ -122,7 +122,7 @@ class ExecutorCore:
         """Go on with another core's strategies and values, and with the evictions that it began."""
         former._targets.problems += self._targets.problems
         self._targets = former._targets
-        self.pods.replace(former.pods)
+        self.pods.take_place_of(former.pods)
         self.evictions.take_over(former.evictions, self.pods)
 
     # -- folding -------------------------------------------------------------------------------------------------------
