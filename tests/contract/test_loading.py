@@ -344,3 +344,64 @@ async def test_pauses_are_shortened_by_chance_and_thousands_of_executors_do_not_
 def _told_pauses(caplog: pytest.LogCaptureFixture) -> list[str]:
     told = [record.getMessage() for record in caplog.records if "loading the log again" in record.getMessage()]
     return [line.rsplit(" ", 2)[1] for line in told]
+
+
+class _Crowd:
+    """Loads of many followers: how many are in progress, and how many were at most."""
+
+    def __init__(self, members: int) -> None:
+        self.loading = self.most = self.loaded = 0
+        self.stopping = asyncio.Event()
+        self.members = members
+
+
+class _Crowded(LoadingIncarnation):
+    """The first load of each follower breaks off; the second one succeeds, and goes on until all have loaded."""
+
+    def __init__(self, number: int, crowd: _Crowd) -> None:
+        super().__init__(Load(Identity(service="test", replica="r"), (">",), number))
+        self._number = number
+        self._crowd = crowd
+
+    @property
+    def pause(self) -> timedelta:
+        return timedelta(0)
+
+    async def run(self, reading: Reading) -> None:
+        crowd = self._crowd
+        crowd.loading += 1
+        crowd.most = max(crowd.most, crowd.loading)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        crowd.loading -= 1
+        if self._number == 1:
+            raise TimeoutError
+        reading.loaded()
+        crowd.loaded += 1
+        if crowd.loaded == crowd.members:
+            crowd.stopping.set()
+        await crowd.stopping.wait()
+
+
+async def test_the_loads_of_a_process_in_progress_are_bounded_and_one_that_breaks_off_makes_room() -> None:
+    crowd, loads, log = _Crowd(20), asyncio.Semaphore(3), MemoryLog()
+    followers = [Follower(log, (">",), crowd.stopping, service="test", loads=loads) for _ in range(20)]
+    async with asyncio.timeout(WAIT_SECONDS):
+        await asyncio.gather(*(follower.run(lambda number: _Crowded(number, crowd)) for follower in followers))
+    assert crowd.most == 3
+    assert [follower.incarnations for follower in followers] == [2] * 20
+
+
+async def test_who_waits_for_its_load_when_the_process_stops_does_not_begin_it() -> None:
+    stopping, loads = asyncio.Event(), asyncio.Semaphore(0)
+    follower = Follower(MemoryLog(), (">",), stopping, service="test", loads=loads)
+    running = asyncio.ensure_future(follower.run(lambda number: _Unanswered(number, stopping, loads=False)))
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not follower.incarnations:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0)
+    stopping.set()
+    loads.release()
+    async with asyncio.timeout(WAIT_SECONDS):
+        await running
+    assert follower.incarnations == 1
+    assert not loads.locked(), "what it did not need is left to others"

@@ -18,7 +18,7 @@ from cotenant.log.contract import EXECUTION, LOG, Behind, Reader, Stored, Write,
 from cotenant.log.memory import MemoryLog
 from cotenant.log.nats import republished
 from cotenant.log.nats.checking import StreamsMissingError, StreamUnfitError
-from cotenant.log.nats.confined import NodeReads, Page
+from cotenant.log.nats.confined import READS_AT_ONCE, NodeReads, Page
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.log.nats.reader import AWAY_SECONDS, boot_seconds
 from cotenant.log.nats.republished import RepublishedReader
@@ -317,6 +317,34 @@ async def test_hundreds_of_readers_that_load_at_once_share_what_they_ask_about_i
     assert len([subject for subject in asked if subject.endswith(".executor")]) <= 50
     for reader in readers:
         assert await read(reader, 1) == [("x", 1)]
+
+
+async def test_hundreds_of_readers_that_look_at_once_have_few_questions_at_the_server(
+    nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them look when the connection was lost: each gets its last message, and then what it has missed."""
+    await store(nats_log, *(fact("x", 1, node=f"n{number}") for number in range(200)))
+    readers = [await other.follow_republished(f"node.n{number}.>") for number in range(200)]
+    for reader in readers:
+        assert await read(reader, 1) == [("x", 1)]
+    asked, most = 0, 0
+    ask = BusClient.ask_whole
+
+    async def counted(client: BusClient, subject: str, *arguments: Any, **options: Any) -> tuple[bytes, bytes]:
+        nonlocal asked, most
+        asked += 1
+        most = max(most, asked)
+        try:
+            return await ask(client, subject, *arguments, **options)
+        finally:
+            asked -= 1
+
+    monkeypatch.setattr(BusClient, "ask_whole", counted)
+    cut(other.client)
+    await store(nats_log, *(fact("x", 2, node=f"n{number}") for number in range(200)))
+    found = await asyncio.gather(*(read(reader, 1) for reader in readers))
+    assert found == [[("x", 2)]] * 200
+    assert most <= READS_AT_ONCE + 2, "LOG's identity and its end are asked for once for all of them"
 
 
 async def test_a_shared_answer_was_asked_for_after_its_caller_came(other: NatsLog) -> None:

@@ -46,6 +46,9 @@ logger = logging.getLogger("cotenant_node_executor")
 ENDING_GRACE_SECONDS = 5
 ENDING_SECONDS = 12.0
 MAX_SIMULATED = 200
+LOADS_AT_ONCE = 4
+"""Nodes of this process that load LOG together: enough to keep the process busy. If all did, a slow server would answer none of
+them in time, and all would ask again."""
 
 
 def seconds(text: str) -> float:
@@ -178,7 +181,7 @@ async def program(host: Host, arguments: argparse.Namespace) -> None:
         hurry()
         machine, node = real_node(arguments, periods)
         nodes = [node]
-    known_log = KnownLog(None)
+    known_log, loads = KnownLog(None), asyncio.Semaphore(LOADS_AT_ONCE)
     if machine is not None:
         known_log = KnownLog(arguments.data / "log.json", machine.existing_pods)
     waiting = {node.name for node in nodes}
@@ -197,6 +200,7 @@ async def program(host: Host, arguments: argparse.Namespace) -> None:
             stopping=host.stopping,
             on_ready=partial(ready, node.name),
             known_log=known_log,
+            loads=loads,
             tracing=host.telemetry.tracing,
             figures=host.telemetry.figures,
         )

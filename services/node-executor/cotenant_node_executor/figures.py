@@ -31,13 +31,13 @@ def register(meter: Meter, figures: Figures, shells: Sequence[ExecutorShell]) ->
     summed(
         "cotenant_executor_written_values",
         "Values of control groups and other targets that were written",
-        lambda shell: shell.written_values,
+        lambda shell: shell.node.written_values,
         counter=True,
     )
     summed(
         "cotenant_executor_refused_values",
         "Values that the kernel refused; repeated refusals of one value count once",
-        lambda shell: shell.refused_values,
+        lambda shell: shell.node.refused_values,
         counter=True,
     )
     summed(

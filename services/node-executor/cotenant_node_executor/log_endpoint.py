@@ -48,7 +48,8 @@ def _container(placed: DecodedPlacement, asked: str) -> str:
 class HoldsNode(Protocol):
     """An object with the node's current incarnation."""
 
-    node: ExecutorNode
+    @property
+    def node(self) -> ExecutorNode: ...
 
 
 def log_handler(holder: HoldsNode) -> Callable[[bytes], Awaitable[bytes]]:

@@ -2,13 +2,12 @@
 
 In: a log, a node. It ends when `stopping` is set. `cotenant.runtime.follower` reads, and reloads after a gap. Reading and
 storing run in tasks of their own, so that cycles continue while the server is unreachable: suppression keeps working and
-processes stay supervised. A delivery that changes nothing, such as that of an own report, causes no cycle. A message that the
-core cannot fold becomes a dead letter.
+processes stay supervised. While LOG is loaded again, however often that fails, the incarnation that was loaded before runs its
+cycles (`cycles`); the one that loads only folds, and takes over once it is loaded. A delivery that changes nothing, such as
+that of an own report, causes no cycle. A message that the core cannot fold becomes a dead letter.
 
 Bounds: QUEUE_PULLS pulls wait between reader and cycle; one round of reports in progress (`reports`); usage and execution
-events wait in the `outbox`.
-
-Over 300 lines: load, cycles and pauses share the node's state and timers.
+events wait in the `outbox`; one publication of dead letters in progress.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -27,19 +25,18 @@ from cotenant.engine.load import RELOAD_PAUSE
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.envelope import Event
 from cotenant.events.requests import Adopted
-from cotenant.log.contract import LOG, Behind, Identified, Log, LogIdentity
+from cotenant.log.contract import LOG, Behind, Identified, Identifying, Log, Reader
 from cotenant.model.subjects import encode_token, executor_subject, executor_writer
 from cotenant.runtime.figures import Figures
 from cotenant.runtime.findings import publish_findings
 from cotenant.runtime.follower import Follower, utc_now
 from cotenant.runtime.reading import Reading
 from cotenant_node_executor.core.node import ExecutorNode
+from cotenant_node_executor.cycles import NodeCycles
 from cotenant_node_executor.known_log import KnownLog
 from cotenant_node_executor.outbox import Outbox
 from cotenant_node_executor.reports import Reports
-from cotenant_node_executor.runtime.interface import Collect, Forget, Order
 from cotenant_node_executor.tracing import NodeTracing
-from cotenant_node_executor.wakes import Wakes
 
 if TYPE_CHECKING:
     from cotenant.runtime.tracing import Tracing
@@ -49,10 +46,8 @@ logger = logging.getLogger(__name__)
 PULL_LIMIT = 500
 QUEUE_PULLS = 4
 MAX_PAUSE_SECONDS = 16.0
-"""Between loads that fail in a row; no cycle runs meanwhile. Thousands of executors that tried every two seconds kept a slow
-server from answering any of them."""
-FOLLOW_UP_SECONDS = 0.1
-"""Most programs end within it when they are asked to."""
+"""Between loads that fail in a row. Thousands of executors that tried every two seconds kept a slow server from answering any
+of them."""
 MARKER_SECONDS = 5.0
 """Between two attempts to store a start marker for which LOG has no room."""
 NOTE_SECONDS = 5.0
@@ -60,7 +55,7 @@ NOTE_SECONDS = 5.0
 
 
 class ExecutorShell:
-    """Runs one node on a log. Every load begins with an empty core; the machine is kept."""
+    """Runs one node on a log. Every load begins with an empty core; machine and strategies' memories are kept."""
 
     def __init__(
         self,
@@ -72,6 +67,7 @@ class ExecutorShell:
         stopping: asyncio.Event,
         on_ready: Callable[[], None] = lambda: None,
         known_log: KnownLog | None = None,
+        loads: asyncio.Semaphore | None = None,
         tracing: Tracing | None = None,
         figures: Figures | None = None,
     ) -> None:
@@ -80,23 +76,19 @@ class ExecutorShell:
         self._period = period_seconds
         self._stopping = stopping
         self._on_ready = on_ready
-        self.node = node
-        self._written_before = self._refused_before = 0
-        """By this node before it was loaded again."""
+        self._cycles = NodeCycles(node, period_seconds, self._post)
+        self._loading = node
+        """The newest incarnation, which LOG feeds; the one that acts (`node`) once it is loaded."""
         self._known_log = known_log or KnownLog(None)
-        self._found: LogIdentity | None = None
-        """LOG as this incarnation found it."""
+        self._loads = loads
         self._newest = 0
         """Sequence of the last message that was folded."""
         self._why_unknown = ""
         self._adopting = False
         self._marker_at: float | None = None
         """When the start marker, for which LOG had no room, is tried again; None where it was stored."""
-        self._wake_cycles: Callable[[], None] = lambda: None
-        self._awoken = True
-        """The next cycle runs whatever was delivered."""
-        self._ordered: Sequence[Order] = ()
-        self._follow_up = FOLLOW_UP_SECONDS
+        self._letters: asyncio.Future[int] | None = None
+        """The publication of dead letters in progress."""
         self._quarantine = Quarantine()
         self._figures = figures or Figures()
         self._figures.quarantines.append(self._quarantine)
@@ -105,7 +97,12 @@ class ExecutorShell:
             self._tracing = NodeTracing(tracing, node.name, lambda causes: self.node.trace_of(causes))
         on_stored = self._tracing.stored if self._tracing is not None else None
         self.outbox = Outbox(log, cell, lambda: self.node, self._tracing)
-        self.reports = Reports(log, cell, lambda: self._wake_cycles(), on_stored)
+        self.reports = Reports(log, cell, self._cycles.wake, on_stored)
+
+    @property
+    def node(self) -> ExecutorNode:
+        """The incarnation of the node that acts."""
+        return self._cycles.node
 
     async def run(self) -> None:
         """Run until stopped."""
@@ -119,49 +116,52 @@ class ExecutorShell:
             pull_limit=PULL_LIMIT,
             queue_pulls=QUEUE_PULLS,
             max_pause_seconds=MAX_PAUSE_SECONDS,
+            loads=self._loads,
             figures=self._figures,
         )
         sender = asyncio.ensure_future(self.outbox.send())
+        alone = asyncio.ensure_future(self._cycles.run_alone())
+        following = asyncio.ensure_future(follower.run(self._begin))
         try:
-            await follower.run(self._begin)
+            await asyncio.wait((following, alone), return_when=asyncio.FIRST_COMPLETED)
+            if alone.done():
+                alone.result()
+            await following
         finally:
+            for task in (following, alone):
+                task.cancel()
+            await asyncio.gather(following, alone, return_exceptions=True)
             await self._flush()
             self._note()
             sender.cancel()
+            if self._letters is not None:
+                self._letters.cancel()
             await asyncio.gather(sender, self.reports.close(), return_exceptions=True)
-
-    @property
-    def written_values(self) -> int:
-        """Values that were written since the process began."""
-        return self._written_before + self.node.written_values
-
-    @property
-    def refused_values(self) -> int:
-        """Values that were refused since the process began."""
-        return self._refused_before + self.node.refused_values
 
     def _begin(self, number: int) -> _Incarnation:
         self._marker_at = None
         if number > 1:
-            self._written_before, self._refused_before = self.written_values, self.refused_values
-            self.node = self.node.restarted()
-        self.reports.begin(self.node)
-        return _Incarnation(self)
+            self._loading = self._loading.restarted()
+        self.reports.begin(self._loading)
+        return _Incarnation(self, self._loading)
 
-    async def prepare(self) -> None:
+    async def prepare(self, reader: Reader) -> None:
         """Find out whether LOG is the one that this node followed before. If no pods run, any LOG is accepted."""
-        if not isinstance(self._log, Identified):
+        if not isinstance(reader, Identifying) or not isinstance(self._log, Identified):
             return
-        self._found = await self._log.identity(executor_subject(self.node.name), self._known_log.last)
-        why = self._known_log.why_unknown(self._found)
+        found = reader.identity
+        if self._known_log.why_unknown(found):
+            # The new leader of a replicated LOG may report less for a moment.
+            found = await self._log.identity(executor_subject(self.node.name), self._known_log.last)
+        why = self._known_log.why_unknown(found)
         self._newest = 0
         if why and not self._adopting:
             logger.error("node %s: %s: pods without a placement keep running until LOG is adopted", self.node.name, why)
         else:
             why, self._adopting = "", False
-            self._known_log.remember(self._found)
+            self._known_log.remember(found)
         self._why_unknown = why
-        self.node.take_log(why)
+        self._loading.take_log(why)
 
     def adopt(self) -> Adopted:
         """Accept LOG as the node's own, by an operator's request; it is loaded again, and pods without a placement are
@@ -169,74 +169,57 @@ class ExecutorShell:
         if not self._why_unknown:
             return Adopted(node=self.node.name, was_unknown=False)
         self._adopting = True
-        self._wake_cycles()
+        self._cycles.wake()
         return Adopted(node=self.node.name, was_unknown=True, pods=len(self.node.core.orphans()))
 
     async def cycles(self, reading: Reading) -> None:
-        """Run the node's cycles: at each sample, and on deliveries."""
-
-        def wake() -> None:
-            self._awoken = True
-            reading.wake.set()
-
-        self._wake_cycles = wake
-        with Wakes(wake) as wakes:
-            await self._cycle_on(reading, wakes)
-
-    async def _cycle_on(self, reading: Reading, wakes: Wakes) -> None:
-        loop = asyncio.get_running_loop()
-        next_sample = loop.time()
+        """Fold deliveries into the newest incarnation, and run its cycles once it is loaded: at each sample, and on
+        deliveries."""
+        self._cycles.when_woken(reading.wake.set)
+        loop, node, ready = asyncio.get_running_loop(), self._loading, False
         next_note = loop.time() + NOTE_SECONDS
-        ready = False
-        while not self._stopping.is_set():
-            await reading.wait(self._pause(next_sample - loop.time()))
-            if self._adopting:
-                raise Behind("LOG is adopted")
-            delivered = False
-            while (events := reading.take()) is not None:
-                delivered = True
-                self._newest = max(self._newest, events[-1].sequence)
-                self._quarantine.fold(events, self.node.apply)
-                if self._tracing is not None:
-                    self._tracing.folded(events)
-            if loop.time() >= next_note:
-                next_note = loop.time() + NOTE_SECONDS
-                self._note()
-            self._quarantine.decided()
-            self._quarantine.findings += self.node.core.take_findings()
-            if self._quarantine.findings:
-                service, writer = f"node-executor {self.node.name}", executor_writer(self.node.name)
-                await publish_findings(self._quarantine, self._log, service, utc_now(), writer)
-            sample = loop.time() >= next_sample or (self.node.core.loaded and self.node.machine.wants_sample)
-            if sample:
-                next_sample = max(min(next_sample, loop.time()) + self._period, loop.time())
-            if self._marker_at is not None:
-                self._go_on_without_marker(reading, loop.time())
-            if self.node.core.loaded and not ready:
-                ready = True
-                reading.loaded()
-                self._on_ready()
-                logger.info("node %s: loaded, %d pods placed here", self.node.name, len(self.node.core.placed))
-            if delivered and not (sample or self._awoken or self.node.due(utc_now())):
-                continue
-            self._awoken = False
-            began_ns = time.time_ns()
-            self._post(self.node.step(utc_now(), sample=sample), began_ns)
-            if self.node.core.loaded:
-                wakes.arm(self.node.machine)
+        try:
+            while not self._stopping.is_set():
+                await reading.wait(self._cycles.pause() if node is self.node else self._period)
+                if self._adopting:
+                    raise Behind("LOG is adopted")
+                delivered = False
+                while (events := reading.take()) is not None:
+                    delivered = True
+                    self._newest = max(self._newest, events[-1].sequence)
+                    self._quarantine.fold(events, node.apply)
+                    if self._tracing is not None:
+                        self._tracing.folded(events)
+                if loop.time() >= next_note:
+                    next_note = loop.time() + NOTE_SECONDS
+                    self._note()
+                self._report_findings()
+                if self._marker_at is not None:
+                    self._go_on_without_marker(reading, loop.time())
+                if node.core.loaded and not ready:
+                    ready = True
+                    self._cycles.hand_over(node)
+                    reading.loaded()
+                    self._on_ready()
+                    logger.info("node %s: loaded, %d pods placed here", node.name, len(node.core.placed))
+                if node is self.node:
+                    self._cycles.run_one(delivered=delivered)
+        finally:
+            self._cycles.when_woken(lambda: None)
+            if not self._stopping.is_set():
+                self._cycles.go_on_alone()
 
-    def _pause(self, until_sample: float) -> float:
-        """Return how long to wait for deliveries before the next cycle. The effect of orders is checked before the next
-        sample: after FOLLOW_UP_SECONDS, then twice as long each time, as long as the orders stay the same. Orders that
-        only remove what ended pods have left can wait for the sample."""
-        if self.node.core.holds_reports:
-            return 0.0
-        ordered = self.node.ordered
-        if all(isinstance(order, Collect | Forget) for order in ordered):
-            return max(0.0, until_sample)
-        self._follow_up = FOLLOW_UP_SECONDS if ordered != self._ordered else self._follow_up * 2
-        self._ordered = ordered
-        return max(0.0, min(until_sample, self._follow_up))
+    def _report_findings(self) -> None:
+        """Publish quarantined messages and strategies beside the cycles, which do not wait for an answer."""
+        self._quarantine.decided()
+        self._quarantine.findings += self.node.core.take_findings()
+        if self._letters is not None and self._letters.done():
+            self._letters.result()
+            self._letters = None
+        if self._quarantine.findings and self._letters is None:
+            service, writer = f"node-executor {self.node.name}", executor_writer(self.node.name)
+            letters = publish_findings(self._quarantine, self._log, service, utc_now(), writer)
+            self._letters = asyncio.ensure_future(letters)
 
     def without_marker(self) -> None:
         """See `runtime.incarnations.Roomless`: suppression and the pods' supervision do not wait for room on a disk."""
@@ -244,14 +227,14 @@ class ExecutorShell:
 
     def _go_on_without_marker(self, reading: Reading, now: float) -> None:
         """Treat the load as complete when it is read to its end; store the marker when there is room."""
-        core = self.node.core
+        core = self._loading.core
         assert self._marker_at is not None
         core.loaded = core.loaded or reading.snapshot_over
         if core.marked:
             self._marker_at = None
         elif core.loaded and now >= self._marker_at:
             self._marker_at = now + MARKER_SECONDS
-            self._post([self.node.start_marker(utc_now())], time.time_ns())
+            self.reports.post(self._loading, [self._loading.start_marker(utc_now())])
 
     def _note(self) -> None:
         if not self._why_unknown:
@@ -259,7 +242,7 @@ class ExecutorShell:
 
     def start_marker(self, now: datetime) -> Event:
         """Return the node's own report, whose delivery ends the load."""
-        return self.node.identified(self.node.start_marker(now), self._cell)
+        return self._loading.identified(self._loading.start_marker(now), self._cell)
 
     # -- storing -------------------------------------------------------------------------------------------------------
 
@@ -287,8 +270,9 @@ def adopt_handler(shell: ExecutorShell) -> Callable[[bytes], Awaitable[bytes]]:
 class _Incarnation:
     """One load of the node's subjects and the cycles behind it."""
 
-    def __init__(self, shell: ExecutorShell) -> None:
+    def __init__(self, shell: ExecutorShell, node: ExecutorNode) -> None:
         self._shell = shell
+        self._node = node
 
     def marker(self, now: datetime) -> Event:
         """See `runtime.incarnations.Incarnation`."""
@@ -297,15 +281,15 @@ class _Incarnation:
     @property
     def pause(self) -> timedelta:
         """See `runtime.incarnations.Incarnation`."""
-        return timedelta(0) if self._shell.node.core.loaded else RELOAD_PAUSE
+        return timedelta(0) if self._node.core.loaded else RELOAD_PAUSE
 
     def knows(self, sequence: int) -> bool:
         """See `runtime.incarnations.Incarnation`."""
         return self._shell.reports.knows(sequence)
 
-    async def prepare(self) -> None:
+    async def prepare(self, reader: Reader) -> None:
         """See `runtime.incarnations.Prepared`."""
-        await self._shell.prepare()
+        await self._shell.prepare(reader)
 
     def without_marker(self) -> None:
         """See `runtime.incarnations.Roomless`."""

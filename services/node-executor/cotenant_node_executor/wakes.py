@@ -1,7 +1,7 @@
 """The machine's events that wake the cycles between samples: a container ended, a check found something urgent.
 
 In: the machine's descriptors. Each is watched by the event loop until it is readable once, and again after the cycle that saw
-why (`arm`): so there is no busy loop while no cycle runs, as during a reload of the node. A look runs no cycle unless it
+why (`arm`): so there is no busy loop while no cycle runs, as during the first load of the node. A look runs no cycle unless it
 found something, and returns when to look again; if it does not, the next cycle looks.
 """
 
@@ -19,7 +19,6 @@ class Wakes:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self._loop = asyncio.get_running_loop()
         self._armed: set[int] = set()
         self._due: asyncio.TimerHandle | None = None
 
@@ -34,13 +33,14 @@ class Wakes:
 
     def arm(self, machine: Machine) -> None:
         """Wake at the next event."""
+        loop = asyncio.get_running_loop()
         for descriptor in machine.wakes:
             if descriptor not in self._armed:
                 self._armed.add(descriptor)
-                self._loop.add_reader(descriptor, self._readable, descriptor)
+                loop.add_reader(descriptor, self._readable, descriptor)
         if machine.urgent is not None and machine.urgent not in self._armed:
             self._armed.add(machine.urgent)
-            self._loop.add_reader(machine.urgent, self._look, machine)
+            loop.add_reader(machine.urgent, self._look, machine)
         if machine.urgent is not None and self._due is None:
             self._look(machine)
 
@@ -54,8 +54,9 @@ class Wakes:
         found = machine.look()
         if found.cycle:
             self._wake()
-        self._due = self._loop.call_later(found.again, self._look, machine) if found.again is not None else None
+        loop = asyncio.get_running_loop()
+        self._due = loop.call_later(found.again, self._look, machine) if found.again is not None else None
 
     def _disarm(self, descriptor: int) -> None:
         self._armed.discard(descriptor)
-        self._loop.remove_reader(descriptor)
+        asyncio.get_running_loop().remove_reader(descriptor)

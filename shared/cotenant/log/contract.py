@@ -249,6 +249,15 @@ class Identified(Protocol):
 
 
 @runtime_checkable
+class Identifying(Protocol):
+    """A reader that knows which LOG it reads."""
+
+    @property
+    def identity(self) -> LogIdentity:
+        """LOG as it was when the reader last asked for it."""
+
+
+@runtime_checkable
 class Growing(Protocol):
     """A log that can report its last sequence."""
 

@@ -88,13 +88,15 @@ class Follower:
         max_pause_seconds: float = MAX_PAUSE_SECONDS,
         gather_seconds: float = 0.0,
         hurried: Sequence[str] = (),
+        loads: asyncio.Semaphore | None = None,
         clock: Callable[[], datetime] = utc_now,
         chance: Callable[[], float] = random.random,
         figures: Figures | None = None,
     ) -> None:
         """`republished`: LOG is read without a consumer (`Log.follow_republished`), by the one filter there is.
         `gather_seconds`, `hurried`: see `log.contract.Gathering`; 0: everything is delivered at once. `chance`: from 0 to 1, by
-        how much pauses are shortened. `figures`: loads, and how far a consumer is behind."""
+        how much pauses are shortened. `loads`: bounds how many loads of a process are in progress. `figures`: loads, and how
+        far a consumer is behind."""
         self.incarnations = 0
         """Number of incarnations begun."""
         self._log = log
@@ -109,6 +111,9 @@ class Follower:
         self._max_pause = max_pause_seconds
         self._gather_seconds = gather_seconds
         self._hurried = tuple(hurried)
+        self._loads = loads or asyncio.Semaphore()
+        self._is_loading = False
+        """This follower holds one of `loads`."""
         self._clock = clock
         self._chance = chance
         self._figures = figures or Figures()
@@ -191,16 +196,25 @@ class Follower:
             figures.clock_ahead_seconds = max(0.0, reading.seconds_ahead(self._clock()))
             await asyncio.sleep(LOOK_SECONDS)
 
+    def _end_load(self) -> None:
+        if self._is_loading:
+            self._is_loading = False
+            self._loads.release()
+
     def _loaded(self, began: float) -> None:
+        self._end_load()
         self._loaded_at = asyncio.get_running_loop().time()
         self._figures.load_seconds = self._loaded_at - began
         self._figures.loads += 1
 
     async def _run_one(self, incarnation: Incarnation) -> None:
-        began = asyncio.get_running_loop().time()
         readers: list[Reader] = []
         looking: asyncio.Future[None] | None = None
+        self._is_loading = await self._loads.acquire()
+        began = asyncio.get_running_loop().time()
         try:
+            if self._stopping.is_set():
+                return
             if self.incarnations > 1 and isinstance(self._log, Declared):
                 await self._log.check_streams()
             readers.append(await self._open_reader())
@@ -215,7 +229,7 @@ class Follower:
                 if self._views and isinstance(reader, Viewing):
                     reader.view(self._views)
             if isinstance(incarnation, Prepared):
-                await incarnation.prepare()
+                await incarnation.prepare(readers[0])
             reading = Reading(readers, self._stopping, self._pull_limit, self._queue_pulls)
             try:
                 reading.when_loaded(partial(self._loaded, began))
@@ -227,6 +241,7 @@ class Follower:
                     looking.cancel()
                 await reading.stop()
         finally:
+            self._end_load()
             for reader in readers:
                 with contextlib.suppress(Exception):
                     async with asyncio.timeout(CLOSE_SECONDS):

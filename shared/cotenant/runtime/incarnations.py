@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from cotenant.engine.load import Load
 from cotenant.events.envelope import Event
+from cotenant.log.contract import Reader
 from cotenant.runtime.reading import Reading
 
 
@@ -33,10 +34,10 @@ class Incarnation(Protocol):
 
 @runtime_checkable
 class Prepared(Protocol):
-    """An incarnation that reads the log before its load."""
+    """An incarnation that looks at the log before its load."""
 
-    async def prepare(self) -> None:
-        """Called before `run`."""
+    async def prepare(self, reader: Reader) -> None:
+        """Called before `run`, with the reader of LOG."""
 
 
 @runtime_checkable

@@ -24,7 +24,7 @@ from cotenant.engine.last_sequences import LastSequences
 from cotenant.engine.quarantine import Finding
 from cotenant.events.envelope import Event
 from cotenant.events.node.resources import NodeResources, NodeSLORendered
-from cotenant.events.node.runs import ExecutorStatus, RunStatus
+from cotenant.events.node.runs import ExecutorStatus, RunStatus, is_of_earlier_load, next_boot
 from cotenant.events.node.topology import MachineTopology
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.reservations import ReservationShare
@@ -34,8 +34,8 @@ from cotenant_node_executor.core.desired_values import DesiredTargets
 from cotenant_node_executor.core.evictions import Evictions
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.placed import DecodedPlacement, Key, read_placement, sequence_of
-from cotenant_node_executor.core.placed_pods import PlacedPods, asked_services, offers_latency
-from cotenant_node_executor.core.plan import EMPTY_PLAN, NO_GROUPS, CyclePlan, missing_groups
+from cotenant_node_executor.core.placed_pods import PlacedPods, asked_services, holds_cpus, offers_latency
+from cotenant_node_executor.core.plan import EMPTY_PLAN, NO_GROUPS, CyclePlan, endings, missing_groups
 from cotenant_node_executor.core.pod_steps import PodSteps
 from cotenant_node_executor.core.resizing.resizes import Resizes
 from cotenant_node_executor.core.topology_report import TopologyReport
@@ -96,6 +96,8 @@ class ExecutorCore:
         self.loaded = False
         """Everything on LOG at the start is folded: the executor's own start marker was delivered, or its log has no
         room for it and was read to the end."""
+        self.fed = True
+        """False: the reader broke off, and a new core is being loaded. See `ExecutorNode.cut_off`."""
         self.own: ExecutorStatus | None = None
         """The executor's own report as last folded."""
         self.marked = False
@@ -110,12 +112,18 @@ class ExecutorCore:
 
     def fresh(self) -> ExecutorCore:
         """Return an empty core for the same node with a new boot id."""
-        boot = f"{self.boot.partition('+')[0]}+{int(self.boot.partition('+')[2] or 0) + 1}"
-        strategies, roots = (*self.strategies.values(),), self._root_pods
-        plain = self._plain_processes
+        boot, plain, roots = next_boot(self.boot), self._plain_processes, self._root_pods
+        strategies = (*self.strategies.values(),)
         return ExecutorCore(
             self.facts, self.capabilities, boot, plain_processes=plain, root_pods=roots, strategies=strategies
         )
+
+    def take_over(self, former: ExecutorCore) -> None:
+        """Go on with another core's strategies and values, and with the evictions that it began."""
+        former._targets.problems += self._targets.problems
+        self._targets = former._targets
+        self.pods.take_place_of(former.pods)
+        self.evictions.take_over(former.evictions, self.pods)
 
     # -- folding -------------------------------------------------------------------------------------------------------
 
@@ -146,7 +154,8 @@ class ExecutorCore:
         elif isinstance(data, ExecutorStatus):
             # The marker is removed with its node. The executor keeps running, and publishes it again at its next start.
             if not event.tombstone:
-                self.loaded = self.marked = data.boot == self.boot
+                if not (self.marked and is_of_earlier_load(data.boot, self.boot)):
+                    self.loaded = self.marked = data.boot == self.boot
                 self.own = data
                 self._admission.allocatable = data.allocatable
             self._changed = True
@@ -173,7 +182,7 @@ class ExecutorCore:
                 self._admission.waiting.add(key)
         self._resizes.placed(key, self.pods.by_name.get(key))
         self._ask_services(before, self.pods.by_name.get(key))
-        if self.topology.depends_on_pods or _holds_cpus(before) or _holds_cpus(self.pods.by_name.get(key)):
+        if self.topology.depends_on_pods or holds_cpus(before) or holds_cpus(self.pods.by_name.get(key)):
             self.topology.stale = True
 
     def _ask_services(self, before: DecodedPlacement | None, now: DecodedPlacement | None) -> None:
@@ -206,8 +215,7 @@ class ExecutorCore:
     @property
     def has_work(self) -> bool:
         """Whether a cycle on the same observation may produce a new order or report."""
-        waits = bool(self.evictions.waiting)
-        return self._changed or self._steps.orders_due or waits or self._targets.every_cycle
+        return bool(self._changed or self._steps.orders_due or self.evictions.waiting or self._targets.every_cycle)
 
     @property
     def findings(self) -> Sequence[Finding]:
@@ -232,10 +240,6 @@ class ExecutorCore:
     def placed(self) -> Mapping[Key, DecodedPlacement]:
         """The pods placed on this node, by namespace and name."""
         return self.pods.by_name
-
-    def trace_of(self, ref: str) -> str:
-        """The traceparent of a current placement, by its reference; empty where there is none."""
-        return next((placed.traceparent for placed in self.pods.by_name.values() if placed.ref == ref), "")
 
     def figures(self, strategy: str) -> dict[str, int]:
         """The numbers behind a strategy's last decision."""
@@ -279,7 +283,7 @@ class ExecutorCore:
         orders: list[Order] = []
         missing: Set[str] = NO_GROUPS
         if self._steps.orders_due:
-            orders = self._steps.orders(seen, now)
+            orders = self._steps.orders(seen, now) if self.fed else endings(self._steps.orders(seen, now))
             missing = missing_groups(orders, seen.groups) if orders else NO_GROUPS
         targets, ordered = self._targets.of_cycle(
             seen, self.pods.views, self.pods.changed(), missing, self.slo, self.resources, self._leaving()
@@ -293,9 +297,8 @@ class ExecutorCore:
         if self._targets.faults:
             self._report_strategies()
         waiting = tuple(sorted(self.evictions.waiting.items())) if ordered else ()
-        problems = tuple(self._targets.problems)
+        problems, reclaims = tuple(self._targets.problems), tuple(self._targets.reclaims)
         self._targets.problems.clear()
-        reclaims = tuple(self._targets.reclaims)
         self._targets.reclaims.clear()
         groups = tuple(sorted(missing)) if missing else ()
         return CyclePlan(tuple(orders), groups, targets, evictions, waiting, problems, reclaims, self._targets.dry_runs)
@@ -336,7 +339,7 @@ class ExecutorCore:
         that are gone."""
         seen = self.seen
         self._steps.holds_reports = False
-        if seen is None or not self.loaded:
+        if seen is None or not self.loaded or not self.fed:
             return ()
         self._changed = False
         topology = self.topology.decide(self.pods.views.values(), self.slo, now)
@@ -344,7 +347,3 @@ class ExecutorCore:
             self._admit(seen)
         reports = self._steps.reports(seen, now)[: MAX_EVENTS_PER_DECISION - 1] if self._steps.open else []
         return reports if topology is None else [topology, *reports]
-
-
-def _holds_cpus(placed: DecodedPlacement | None) -> bool:
-    return placed is not None and placed.view is not None and bool(placed.view.bound_cpus)

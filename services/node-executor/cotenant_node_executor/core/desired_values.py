@@ -189,7 +189,7 @@ class DesiredTargets:
     def _update(self, placed: Mapping[str, PodView], changed: Set[str], slo: NodeSLORendered | None) -> None:
         """Update the values of new and changed pods, and mark the strategies that must decide again."""
         put, there, new_policy = self._composer.put, self._existing, self._policy.slo is not slo
-        if self._initial and changed:
+        if self._initial and not changed <= self._groups:
             self._initial.keep(self._groups)
             put(RESTORE.name, self._initial.values)
         came: list[PodView] = []

@@ -108,6 +108,16 @@ class Evictions:
         if not ended:
             self._of_uid.setdefault(report.uid, begun)
 
+    def take_over(self, former: Evictions, pods: PlacedPods) -> None:
+        """Go on with the evictions that another evictor of this node began, and count them."""
+        self._started, self.count = former._started, former.count
+        for strategy, times in former._begun.items():
+            for uid, at in times.items():
+                self._note(strategy, uid, at)
+        for uid, begun in former._of_uid.items():
+            if pods.of_uid(uid) is not None:
+                self._of_uid.setdefault(uid, begun)
+
     def _note(self, strategy: str, uid: str, at: datetime) -> None:
         times = self._begun.setdefault(strategy, {})
         times.setdefault(uid, at)

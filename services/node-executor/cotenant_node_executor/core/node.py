@@ -119,7 +119,7 @@ class ExecutorNode:
         self._traces: Traces | None = None
         """Of events folded by `apply` and published; None without traces, as in the simulator."""
         self.written_values = self.refused_values = 0
-        """Since this object was created."""
+        """Since the process began."""
         self._usage_ref = ""
         self._evicted_by: dict[Key, str] = {}
         """The references of published evictions, by the pod's name, until its end is reported."""
@@ -143,6 +143,20 @@ class ExecutorNode:
         """Return this node on the same machine with an empty core."""
         return ExecutorNode(self.core.fresh(), self.machine, self._status, self._periods)
 
+    def cut_off(self) -> None:
+        """LOG feeds this node no longer: its placements may be old. It goes on to write values, to evict and to stop pods, and
+        to publish usage and what it does. It starts, removes and reports nothing: that is left to the node that is loaded
+        next."""
+        self.core.fed = False
+
+    def take_over(self, former: ExecutorNode) -> None:
+        """Go on where the incarnation before this one stopped, on the same machine: with its samples, its strategies' memories
+        and values, and with the evictions that it began."""
+        self.core.take_over(former.core)
+        self._evicted_by = former._evicted_by
+        self._window, self._usage_ref, self._usage_at = former._window, former._usage_ref, former._usage_at
+        self.written_values, self.refused_values = former.written_values, former.refused_values
+
     def start_marker(self, now: datetime) -> Event:
         """Return the executor's own report. Its delivery marks that every earlier message has been folded."""
         return Event(subject=executor_subject(self.name), data=self._own_status(), time=now)
@@ -158,7 +172,9 @@ class ExecutorNode:
     def _condition(self, now: datetime) -> list[Event]:
         """Report the node again if pressure began or ended, not for changed figures alone; repeated until it is stored."""
         known = self.core.own
-        if known is None or not self.core.marked or bool(known.memory_pressure) is bool(self.core.memory_pressure):
+        if known is None or not self.core.marked or not self.core.fed:
+            return []
+        if bool(known.memory_pressure) is bool(self.core.memory_pressure):
             return []
         return [self.start_marker(now)]
 
@@ -177,7 +193,7 @@ class ExecutorNode:
         """Return the traceparent of the first cause, empty where it is not known."""
         if self._traces is None or not causes:
             return ""
-        return self._traces.at(causes[0]) or self.core.trace_of(causes[0])
+        return self._traces.at(causes[0]) or self.core.pods.trace_of(causes[0])
 
     def usage_stored(self, ref: str) -> None:
         """Record the reference under which the last usage message is stored."""

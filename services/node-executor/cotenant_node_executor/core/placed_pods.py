@@ -28,7 +28,11 @@ class PlacedPods:
         self._placed: dict[Key, DecodedPlacement] = {}
         self._refused: dict[Key, DecodedPlacement] = {}
         self._of_uid: dict[str, Key] = {}
+        self._of_ref: dict[str, DecodedPlacement] = {}
+        self._runnable: dict[str, PodToRun] = {}
+        """By uid, those that can run here."""
         self._to_run: Mapping[str, PodToRun] | None = None
+        """A copy of these, as last returned; None once they have changed."""
         self.by_name: Mapping[Key, DecodedPlacement] = self._placed
         """Every placement."""
         self.refused: Mapping[Key, DecodedPlacement] = self._refused
@@ -45,6 +49,9 @@ class PlacedPods:
         self.drop(key)
         self._placed[key] = placed
         self._of_uid[placed.placement.uid] = key
+        self._of_ref[placed.ref] = placed
+        if placed.to_run is not None:
+            self._runnable[placed.placement.uid] = placed.to_run
         view = placed.view
         if view is not None:
             self._views[view.group] = view
@@ -66,13 +73,19 @@ class PlacedPods:
         if placed is None:
             return
         self._refused.pop(key, None)
+        self._of_ref.pop(placed.ref, None)
         if placed.placement.uid in self.terminating:
             self.terminating -= {placed.placement.uid}
         if self._of_uid.get(placed.placement.uid) == key:
             del self._of_uid[placed.placement.uid]
+            self._runnable.pop(placed.placement.uid, None)
         if placed.view is not None and self.views.get(placed.view.group) is placed.view:
             del self._views[placed.view.group]
             self._changed.add(placed.view.group)
+
+    def take_place_of(self, former: PlacedPods) -> None:
+        """Count the views of these other pods, whose place these take, as changed."""
+        self._changed |= former.views.keys()
 
     def changed(self) -> Set[str]:
         """Groups whose view changed since the last call. Bound: the pods placed since then."""
@@ -95,6 +108,11 @@ class PlacedPods:
         key = self._of_uid.get(uid)
         return self._placed[key] if key is not None else None
 
+    def trace_of(self, ref: str) -> str:
+        """The traceparent of a current placement, by its reference; empty where there is none."""
+        placed = self._of_ref.get(ref)
+        return placed.traceparent if placed is not None else ""
+
     def around(self, groups: Iterable[str]) -> list[DecodedPlacement]:
         """The pods that own these groups, by name."""
         found: set[Key] = set()
@@ -110,14 +128,18 @@ class PlacedPods:
     def to_run(self) -> Mapping[str, PodToRun]:
         """The pods in the runtime's form, by uid."""
         if self._to_run is None:
-            found = (placed.to_run for placed in self._placed.values())
-            self._to_run = {pod.uid: pod for pod in found if pod is not None}
+            self._to_run = self._runnable.copy()
         return self._to_run
 
 
 def offers_latency(placed: DecodedPlacement | None) -> bool:
     """Whether a pod has the annotation."""
     return placed is not None and placed.view is not None and ANNOTATION_ENDPOINT in placed.view.annotations
+
+
+def holds_cpus(placed: DecodedPlacement | None) -> bool:
+    """Whether a pod has CPUs of its own."""
+    return placed is not None and placed.view is not None and bool(placed.view.bound_cpus)
 
 
 def asked_services(placed: Iterable[DecodedPlacement]) -> tuple[AskedService, ...]:

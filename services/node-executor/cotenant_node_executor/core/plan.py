@@ -8,7 +8,7 @@ from cotenant.model.values import Value
 from cotenant_node_executor.core.composer import Composed
 from cotenant_node_executor.core.dry_runs import DryRunResult
 from cotenant_node_executor.core.placed import Key
-from cotenant_node_executor.runtime.interface import Order, Start
+from cotenant_node_executor.runtime.interface import AskEviction, Order, Start, Stop
 from cotenant_node_executor.strategies.strategy import Evict, Problems, Reclaim
 
 NO_GROUPS: frozenset[str] = frozenset()
@@ -34,6 +34,13 @@ class CyclePlan(Value, frozen=True):
 
 
 EMPTY_PLAN = CyclePlan(orders=(), groups=(), targets=Composed({}, {}))
+
+
+def endings(orders: Sequence[Order]) -> list[Order]:
+    """Return the orders that only end processes. They are right however old the placements are: a pod that is to end never
+    runs on. A pod to start may have been deleted, or be placed elsewhere, and what an ended pod has left belongs to its
+    report."""
+    return [order for order in orders if isinstance(order, Stop | AskEviction)]
 
 
 def missing_groups(orders: Sequence[Order], there: frozenset[str]) -> Set[str]:

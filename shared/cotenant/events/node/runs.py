@@ -94,6 +94,17 @@ def reports_stop(event: Event) -> bool:
     return event.tombstone and isinstance(event.data, RunStatus) and event.data.phase is RunPhase.STOPPED
 
 
+def next_boot(boot: str) -> str:
+    """Return the boot id of the load after this one in the same process: `4f1c`, `4f1c+1`, `4f1c+2`."""
+    process, _, number = boot.partition("+")
+    return f"{process}+{int(number or 0) + 1}"
+
+
+def is_of_earlier_load(boot: str, own: str) -> bool:
+    """Return whether a boot id is that of an earlier load in the same process, whose report was stored late."""
+    return boot != own and boot.partition("+")[0] == own.partition("+")[0]
+
+
 class ExecutorStatus(Payload, frozen=True, kw_only=True):
     """Subject `node.<node>.executor`: the executor's start marker, the machine and its capabilities.
 

@@ -16,7 +16,8 @@ not reach it, and the read is repeated. The consumer begins at a sequence, never
 
 Readers of one connection share answers about LOG as a whole (`BusClient.shared`).
 
-Bounds: one read at a time for a node and connection, SILENCE_SECONDS without a message, READ_SECONDS, `limit` messages and
+Bounds: one read at a time for a node, READS_AT_ONCE for a connection (others wait before they ask); SILENCE_SECONDS without a
+message, READ_SECONDS, `limit` messages and
 MAX_GET_BYTES (and one message); TRIES reads for a load.
 """
 
@@ -30,7 +31,7 @@ import msgspec
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
 from cotenant.events.commits import LogDeclared
-from cotenant.log.contract import LOG, Behind
+from cotenant.log.contract import LOG, Behind, LogIdentity
 from cotenant.log.nats.access import NODES_API
 from cotenant.log.nats.consumer import Gap, PullConsumer
 from cotenant.log.nats.direct import MAX_GET_BYTES, Message, server_header
@@ -47,6 +48,8 @@ from cotenant.log.nats.streams import REPUBLISHED_PREFIX
 from cotenant.log.nats.wire import BusClient, inline_status
 from cotenant.model.subjects import LOG_IDENTITY
 
+READS_AT_ONCE = 8
+"""More would wait at the server, and a slow one would answer none of them in time."""
 READ_SECONDS = 10.0
 SILENCE_SECONDS = 3.0
 HEARTBEAT_SECONDS = 0.05
@@ -165,14 +168,16 @@ class NodeReads:
 
     async def last(self) -> int:
         """Return the sequence of the node's last message on some replica, 0 where there is none."""
-        message = await last_message(self._client, self._selected)
+        async with self._client.few_at_a_time("node reads", READS_AT_ONCE):
+            message = await last_message(self._client, self._selected)
         return 0 if message is None else message[1]
 
     async def page(self, after: int, until: int, limit: int = PAGE_MESSAGES) -> Page:
         """Return the node's messages behind a sequence, at most `limit`, or up to `until` at least. Raises Gap, BusError,
         API_ERRORS."""
         name = f"node-{self.token}"
-        async with self._client.one_at_a_time(name), asyncio.timeout(READ_SECONDS):
+        reads = self._client.few_at_a_time("node reads", READS_AT_ONCE)
+        async with self._client.one_at_a_time(name), reads, asyncio.timeout(READ_SECONDS):
             consumer = PullConsumer(
                 self._client, JetStream(self._client), LOG, (self._selected,), name=name, heartbeat=HEARTBEAT_SECONDS
             )
@@ -215,12 +220,12 @@ class NodeSnapshot:
         self._reads = reads
         self._chunk: deque[Message] | None = None
         self.through = 0
-        self.created = ""
 
-    async def begin(self) -> None:
-        """Read LOG's identity, and fix `through` at the leader's end. Raises BusError, API_ERRORS."""
-        self.created = await identity(self._client)
+    async def begin(self) -> LogIdentity:
+        """Return LOG's identity and the leader's end, at which `through` is fixed. Raises BusError, API_ERRORS."""
+        created = await identity(self._client)
         self.through = await leaders_end(self._client, self._reads.own)
+        return LogIdentity(created, self.through)
 
     async def take(self, limit: int) -> list[Message]:
         """Return the next messages in order, at most `limit`; none at the end. Raises Behind if they cannot be read."""

@@ -33,7 +33,7 @@ from nats.aio.subscription import Subscription
 from nats.errors import NoRespondersError
 
 from cotenant.events.envelope import Event
-from cotenant.log.contract import LOG, MAX_BEHIND, Behind
+from cotenant.log.contract import LOG, MAX_BEHIND, Behind, LogIdentity
 from cotenant.log.nats.confined import ADVISORIES, NodeReads, NodeSnapshot, Page, identity, is_advisory, leaders_end_beyond
 from cotenant.log.nats.consumer import Gap
 from cotenant.log.nats.decoding import DeadLetters, MessageDecoder, text_of
@@ -89,7 +89,8 @@ class RepublishedReader:
         """Waiting messages may not directly follow the delivered ones."""
         self._other = True
         """LOG may be another one."""
-        self._created = ""
+        self.identity = LogIdentity("", 0)
+        """See `cotenant.log.contract.Identifying`."""
         self._look_at = 0.0
         self._interval = SETTLE_SECONDS
         self._gap_looks = 0
@@ -114,8 +115,7 @@ class RepublishedReader:
         if self._snapshot is None:
             await self._check_log()
         else:
-            await self._snapshot.begin()
-            self._created, self._other = self._snapshot.created, False
+            self.identity, self._other = await self._snapshot.begin(), False
         self._in_touch = boot_seconds()
         if not self._gap:
             self._look_later()
@@ -272,12 +272,12 @@ class RepublishedReader:
             created = await identity(self._client)
         except NoStreamError as error:
             raise Behind(str(error)) from error
-        if self._created not in ("", created):
+        if self.identity.created not in ("", created):
             raise Behind(f"LOG is another one, created at {created}")
         end = await leaders_end_beyond(self._client, self._reads.own, self.position)
         if end < self.position:
             raise Behind(f"LOG ends at {end}, before {self.position}, which was delivered")
-        self._created, self._other = created, False
+        self.identity, self._other = LogIdentity(created, end), False
 
     async def _look(self) -> None:
         """Get a page of the messages after `_known` where some may be missed, and schedule the next look: at once if there are

@@ -177,6 +177,7 @@ class BusClient(Client):
         self.api = JETSTREAM_API
         """The prefix of requests to JetStream."""
         self._locks: dict[str, asyncio.Lock] = {}
+        self._semaphores: dict[str, asyncio.Semaphore] = {}
         self._shared: dict[str, tuple[float, asyncio.Future[Any]]] = {}
         """When each question was last asked, and its answer."""
         self.on_reconnect: set[Callable[[], None]] = set()
@@ -223,6 +224,10 @@ class BusClient(Client):
     def one_at_a_time(self, name: str) -> asyncio.Lock:
         """Return the lock of an operation that two tasks of this connection must not do at once."""
         return self._locks.setdefault(name, asyncio.Lock())
+
+    def few_at_a_time(self, name: str, most: int) -> asyncio.Semaphore:
+        """Return the semaphore of an operation that at most so many tasks of this connection do at once."""
+        return self._semaphores.setdefault(name, asyncio.Semaphore(most))
 
     async def shared(self, name: str, ask: Callable[[], Awaitable[T]]) -> T:
         """Return what `ask` returns, or raise what it raises. Callers that wait while it is under way share the next answer, so

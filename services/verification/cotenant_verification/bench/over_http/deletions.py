@@ -34,6 +34,7 @@ IDLE_SECONDS = 120.0
 ALONE_SECONDS = 10.0
 OTHER_RATE = 20.0
 RENEW_SECONDS = 60.0
+AGAIN_SECONDS = 5.0
 SAMPLE_SECONDS = 0.5
 
 
@@ -95,7 +96,7 @@ async def filled(
     now = datetime.now(UTC)
     await testbed.write(stack_events(now))
     await testbed.write([*node_events(workload, now, lent=False), *quota_events(workload, now)])
-    renewing = asyncio.ensure_future(_renew_metrics(testbed, workload))
+    renewing = asyncio.ensure_future(_renew_metrics(testbed, workload, say))
     try:
         gateway = await start_stack(testbed, fleets(workload), say, at_once=at_once)
         testbed.start_scheduler()
@@ -122,12 +123,20 @@ async def filled(
     return gateway
 
 
-async def _renew_metrics(testbed: Testbed, workload: BenchWorkload) -> None:
-    """Nodes whose metric has expired take no pods, and filling a large cell takes longer than that on a small machine."""
+async def _renew_metrics(testbed: Testbed, workload: BenchWorkload, say: Callable[[str], None]) -> None:
+    """Nodes whose metric has expired take no pods, and filling a large cell takes longer than that on a small machine. A server
+    that is too busy to answer is asked again."""
     while True:
         await asyncio.sleep(RENEW_SECONDS)
-        events = node_events(workload, datetime.now(UTC), lent=False)
-        await testbed.write(event for event in events if isinstance(event.data, NodeMetricComputed))
+        renewed = False
+        while not renewed:
+            events = node_events(workload, datetime.now(UTC), lent=False)
+            try:
+                await testbed.write(event for event in events if isinstance(event.data, NodeMetricComputed))
+                renewed = True
+            except BenchError as error:
+                say(f"the nodes' metrics: {error}")
+                await asyncio.sleep(AGAIN_SECONDS)
 
 
 async def _gone(testbed: Testbed, reader: NatsReader, pods: int, used: list[_Used]) -> dict[int, int]:
