@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import shutil
+import weakref
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -344,6 +346,45 @@ async def test_pauses_are_shortened_by_chance_and_thousands_of_executors_do_not_
 def _told_pauses(caplog: pytest.LogCaptureFixture) -> list[str]:
     told = [record.getMessage() for record in caplog.records if "loading the log again" in record.getMessage()]
     return [line.rsplit(" ", 2)[1] for line in told]
+
+
+class _Cyclic(LoadingIncarnation):
+    """A state with a reference cycle, frozen as those of deciding services are. The first one breaks off once it has loaded;
+    the second one runs until the first is gone."""
+
+    def __init__(self, number: int, gone: asyncio.Event) -> None:
+        super().__init__(Load(Identity(service="test", replica="r"), (">",), number))
+        self.itself = self
+        self._first = number == 1
+        self._gone = gone
+        if self._first:
+            weakref.finalize(self, gone.set)
+
+    @property
+    def pause(self) -> timedelta:
+        return timedelta(0)
+
+    async def run(self, reading: Reading) -> None:
+        reading.loaded()
+        gc.freeze()
+        if self._first:
+            raise TimeoutError
+        await self._gone.wait()
+        raise RuntimeError("the first state is gone")
+
+
+async def test_a_state_that_a_load_replaced_is_freed_although_it_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cotenant.runtime.freed_memory.GIVEN_BACK_AFTER_SECONDS", 0.01)
+    monkeypatch.setattr("cotenant.runtime.follower.GOOD_SECONDS", -1.0)
+    gone = asyncio.Event()
+    follower = Follower(MemoryLog(), (">",), asyncio.Event(), service="test")
+    try:
+        async with asyncio.timeout(WAIT_SECONDS):
+            with pytest.raises(RuntimeError, match="the first state is gone"):
+                await follower.run(lambda number: _Cyclic(number, gone))
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
 
 
 class _Crowd:

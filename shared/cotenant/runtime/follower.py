@@ -45,6 +45,7 @@ from cotenant.log.contract import (
 )
 from cotenant.log.nats.jetstream import BusError
 from cotenant.runtime.figures import LOOK_SECONDS, Figures
+from cotenant.runtime.freed_memory import give_back_later
 from cotenant.runtime.incarnations import Incarnation, Prepared, Roomless
 from cotenant.runtime.reading import Reading
 
@@ -206,6 +207,7 @@ class Follower:
         self._loaded_at = asyncio.get_running_loop().time()
         self._figures.load_seconds = self._loaded_at - began
         self._figures.loads += 1
+        give_back_later(former=self.incarnations > 1)
 
     async def _run_one(self, incarnation: Incarnation) -> None:
         readers: list[Reader] = []

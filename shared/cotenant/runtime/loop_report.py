@@ -12,7 +12,6 @@ import logging
 from collections.abc import Sequence
 
 from cotenant.log.contract import NoAnswer, Refused, Stored
-from cotenant.runtime.freed_memory import GIVEN_BACK_AFTER_SECONDS, give_back
 from cotenant.runtime.load_progress import LoadProgress
 from cotenant.runtime.process import Host
 
@@ -40,7 +39,6 @@ class LoopReport:
         if self._host is not None:
             gc.enable()
             gc.freeze()
-            asyncio.get_running_loop().call_later(GIVEN_BACK_AFTER_SECONDS, give_back)
             self._host.health.ready = True
             self._host.health.detail = "ok"
 
