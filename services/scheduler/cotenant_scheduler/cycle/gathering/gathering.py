@@ -155,7 +155,7 @@ class Gathering:
             for domain in found[:TRIED]
         )
         reason = "" if slots[allowed].max(initial=0) >= wanted else _short_of_room(levels, slots, top, found, wanted)
-        return Attempt(members, must, plans, reason, Confined(domains, levels, top, multiples))
+        return Attempt(members, must, plans, reason, Confined(domains, levels, top, multiples, room))
 
     def _plans(
         self, levels: Levels, room: DomainSlots, multiples: Mapping[str, int], top: int, allowed: BoolArray, wanted: int
