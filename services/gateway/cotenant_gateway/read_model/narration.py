@@ -25,7 +25,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome, Migration
 from cotenant.events.node.conditions import NodeCondition, disruption_text
 from cotenant.events.node.runs import RunPhase, RunStatus, reports_stop
-from cotenant.events.placements import Placement, PlacementPhase, Waiting
+from cotenant.events.placements import Placement, PlacementPhase, Waiting, condition_message
 from cotenant.events.reservations import ReservationPhase, ReservationShare, ReservationStatus
 from cotenant.kinds.events import DEFINITION, EVENTS
 from cotenant.model.values import Value
@@ -70,7 +70,7 @@ def _narrate_placement(placed: Placement) -> Narration:
 
 
 def _narrate_waiting(waiting: Waiting) -> Narration:
-    message = waiting.message
+    message = condition_message(waiting)
     return Narration("Pod", waiting.namespace, waiting.name, waiting.uid, False, "FailedScheduling", message, "scheduler")
 
 
@@ -122,7 +122,7 @@ def _narrate_share(share: ReservationShare) -> Narration:
 
 def _narrate_reservation(status: ReservationStatus) -> Narration:
     if status.phase is ReservationPhase.PENDING:
-        return Narration("Reservation", "", status.name, status.uid, False, "FailedScheduling", status.message, "scheduler")
+        return Narration("Reservation", "", status.name, status.uid, False, "FailedScheduling", status.full_message, "scheduler")
     normal = status.phase is ReservationPhase.SUCCEEDED
     return Narration("Reservation", "", status.name, status.uid, normal, status.reason, status.message, "scheduler")
 

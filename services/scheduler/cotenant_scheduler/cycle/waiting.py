@@ -27,7 +27,7 @@ from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.explanation import explain
 from cotenant_scheduler.plugins.reservation.matching import Ask
 from cotenant_scheduler.state.columns import IntArray
-from cotenant_scheduler.state.counting import PodKey
+from cotenant_scheduler.state.counting import PodKey, is_reserve
 from cotenant_scheduler.state.load.load_estimate import microseconds
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
@@ -61,6 +61,15 @@ _FAR_US = 1 << 62
 
 MembersFinder = Callable[[GroupClass, datetime], tuple[tuple[RefusedMembers, ...], int]]
 """Returns the members of a group that do not fit, and how many further ones were not tried."""
+
+
+def shown_name(key: PodKey) -> str:
+    """Return a member of a gang as users know it."""
+    return f"reservation {key[1]}" if is_reserve(key) else "/".join(key)
+
+
+def _titled(key: PodKey) -> str:
+    return f'Reservation "{key[1]}"' if is_reserve(key) else f'Pod "{"/".join(key)}"'
 
 
 def first_due(record: PodRecord, now: datetime) -> datetime:
@@ -172,10 +181,10 @@ class WaitingPods:
         self, group: GroupClass, record: PodRecord, placed: int, found: WaitingTemplate, where: str = ""
     ) -> WaitingTemplate:
         """Return why the pods of a group wait: one of them cannot be placed (in a domain `where`), for the reasons found."""
-        namespace, name = record.key
-        others = f"; {placed} of its {len(group.live)} waiting pods found a node before it" if placed else ""
-        message = f"gang group {group.key} waits: pod {namespace}/{name} does not fit{where}{others}: {found.waiting.message}"
-        waiting = msgspec.structs.replace(found.waiting, message=message, member=f"{namespace}/{name}")
+        reason = found.waiting.message
+        message = f'GangGroup "{group.key}" gets rejected due to member {_titled(record.key)} is unschedulable{where} '
+        message += f'with reason "{reason}", alreadyWaitForBound: {placed}.'
+        waiting = msgspec.structs.replace(found.waiting, message=message, member=shown_name(record.key))
         return self._template(group, waiting, found.causes)
 
     def of_preempting_group(
@@ -190,9 +199,11 @@ class WaitingPods:
         """Return why the pods of a group wait that is too large for one decision."""
         return self._of_group(group, f"the group has {members} pods, and one batch holds the placements of {most}")
 
-    def of_topology(self, group: GroupClass, detail: str) -> WaitingTemplate:
-        """Return why a group waits that no domain of the network has room for."""
-        return self._of_group(group, f"gang group {group.key} waits: {detail}", "network-topology", OF_TOPOLOGY)
+    def of_topology(self, group: GroupClass, detail: str, slots: str) -> WaitingTemplate:
+        """Return why a group waits that no domain of the network has room for. `slots`: their room in Koordinator's words."""
+        text = f"no candidate topology nodes can accommodate job, {slots}" if slots else detail
+        message = f"0/{self._nodes.count} nodes are available: {text}."
+        return self._of_group(group, detail, "network-topology", OF_TOPOLOGY, message)
 
     def takes_pods_only(self, alike: EquivalenceClass) -> WaitingTemplate:
         """Return why reservations wait that take only room which pods use, and find none."""
@@ -211,7 +222,12 @@ class WaitingPods:
         return self._template(alike, waiting, ())
 
     def _of_group(
-        self, group: GroupClass, detail: str, code: str = OF_GROUP, wakes_on: tuple[str, ...] = OF_GANGS
+        self,
+        group: GroupClass,
+        detail: str,
+        code: str = OF_GROUP,
+        wakes_on: tuple[str, ...] = OF_GANGS,
+        message: str = "",
     ) -> WaitingTemplate:
         group.stamp = None
         waiting = Waiting(
@@ -221,7 +237,7 @@ class WaitingPods:
             nodes=self._nodes.count,
             reasons=(WaitingReason(code=code, count=0, detail=detail),),
             wakes_on=wakes_on,
-            message=detail,
+            message=message or detail,
             priority=group.charge.shape.priority,
         )
         return self._template(group, waiting, ())

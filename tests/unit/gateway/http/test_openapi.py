@@ -109,6 +109,7 @@ def test_members_that_the_schema_does_not_know_are_named(document: dict[str, Any
         ("reservations", {"owners": [{"object": {"name": "a", "fieldPath": "x", "nam": "b"}}]}, ["spec.owners[0].object.nam"]),
         ("reservations", {"owners": [{"controller": {"blockOwnerDeletion": True}}]}, []),
         ("reservations", {"template": {"spec": {"hostNetwork": True, "container": []}}}, ["spec.template.spec.container"]),
+        ("reservations", {"template": {"namespace": "default", "spec": {}}}, []),
         ("podgroups", {"minMembers": 3, "minResources": {"cpu": 1}}, ["spec.minMembers"]),
         ("elasticquotas", {"min": {"cpu": 1}, "maximum": {}}, ["spec.maximum"]),
         ("elasticquotaprofiles", {"quotaName": "a", "nodeSelectors": {}}, ["spec.nodeSelectors"]),

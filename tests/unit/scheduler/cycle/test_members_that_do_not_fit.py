@@ -191,7 +191,7 @@ def test_a_gang_for_which_no_domain_has_any_room_says_what_its_members_lack_ther
     story.later(60)
     story.settle()
     found = waiting(story, "p0")
-    assert found.message.endswith("no node is in a BlockLayer: the labels that name it are missing")
+    assert found.message.endswith("no node is in a BlockLayer: the labels that name it are missing.")
     assert found.members == ()
 
 

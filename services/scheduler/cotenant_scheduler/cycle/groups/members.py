@@ -30,7 +30,7 @@ from cotenant_scheduler.cycle.gathering.plans import GatheringPlan
 from cotenant_scheduler.cycle.groups.trials import GroupTrial, GroupTrials
 from cotenant_scheduler.cycle.ordering.queue_head import QueueHead
 from cotenant_scheduler.cycle.queue import GroupClass, QueueEntry, WaitingTemplate
-from cotenant_scheduler.cycle.waiting import WaitingPods
+from cotenant_scheduler.cycle.waiting import WaitingPods, shown_name
 from cotenant_scheduler.framework.results import CachedResults
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.nodes import NodeTable
@@ -176,5 +176,5 @@ class _Refused(msgspec.Struct):
     reason: RefusedMembers
 
     def told(self) -> RefusedMembers:
-        names = tuple(f"{namespace}/{name}" for namespace, name in self.members[:NAMED])
+        names = tuple(map(shown_name, self.members[:NAMED]))
         return msgspec.structs.replace(self.reason, names=names, count=len(self.members))
