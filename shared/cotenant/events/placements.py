@@ -94,9 +94,9 @@ class WaitingReason(Part, frozen=True, kw_only=True):
 class RefusedMembers(Part, frozen=True, kw_only=True):
     """Members of a gang that do not fit beside those placed before them, all for the same reasons, as they request the same.
 
-    `names` are the first of them (`namespace/name`, or `reservation <name>`), `count` is how many there are. `reasons` are those of `nodes` nodes: all,
-    or those of one domain of the network (`where`), where the gang must be in one. `wakes_on`: where it is not that of the
-    waiting event.
+    `names` are the first of them (`namespace/name`, or `reservation <name>`), `count` is how many there are. `reasons` are
+    those of `nodes` nodes: all, or those of one domain of the network (`where`), where the gang must be in one. `wakes_on`:
+    where it is not that of the waiting event.
     """
 
     names: tuple[str, ...] = ()
@@ -152,8 +152,8 @@ class Waiting(Payload, frozen=True, kw_only=True):
 
     `nodes` is how many nodes there are; `wakes_on` the subjects (with NATS' wildcards) whose events can change the
     answer; `message` is the text of the pod's PodScheduled condition (`condition_message` adds members and hold), as
-    kube-scheduler and Koordinator word it. `priority` is the pod's; `nomination` the node where victims make room; `hold` the node with room reserved for it as the queue's head;
-    `member` the pod (`namespace/name`) or `reservation <name>` that all of this is about, where a gang waits because that
+    kube-scheduler and Koordinator word it. `priority` is the pod's; `nomination` the node where victims make room; `hold` the
+    node with room reserved for it as the queue's head; `member` the pod (`namespace/name`) or `reservation <name>` that all of this is about, where a gang waits because that
     one of its members does not fit.
     `members` are all members of the gang that do not fit, if those before them are placed, as of when this was stored; of
     `members_not_tried` further ones that is not known.

@@ -122,7 +122,8 @@ def _narrate_share(share: ReservationShare) -> Narration:
 
 def _narrate_reservation(status: ReservationStatus) -> Narration:
     if status.phase is ReservationPhase.PENDING:
-        return Narration("Reservation", "", status.name, status.uid, False, "FailedScheduling", status.full_message, "scheduler")
+        message = status.full_message
+        return Narration("Reservation", "", status.name, status.uid, False, "FailedScheduling", message, "scheduler")
     normal = status.phase is ReservationPhase.SUCCEEDED
     return Narration("Reservation", "", status.name, status.uid, normal, status.reason, status.message, "scheduler")
 

@@ -1,4 +1,4 @@
-"""An explanation says in words what can change that a pod or a reservation waits; conditions and Events name who does not fit."""
+"""Explanations say in words what can change that a pod or a reservation waits; conditions and Events name who does not fit."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_the_event_of_a_gangs_member_names_them_too() -> None:
     world = World()
     waiting = gang_waits((LACKS_CPU,))
     world.put("waiting.default.p1", waiting)
-    (shown,) = [snapshot for snapshot in world.core.objects(EVENTS)]
+    (shown,) = world.core.objects(EVENTS)
     assert json.loads(shown.document)["message"] == condition_message(waiting)
 
 

@@ -209,7 +209,7 @@ def test_a_gang_of_which_domains_get_multiples_says_who_is_left_over(
     layer: str, nodes: dict[str, str], least: int, refused: list[str]
 ) -> None:
     story = Story()
-    layers = [
+    layers: list[dict[str, Any]] = [
         {"topologyLayer": "SpineLayer", "labelKey": ["spine"]},
         {"topologyLayer": "BlockLayer", "parentTopologyLayer": "SpineLayer", "labelKey": ["block"]},
         {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "BlockLayer"},

@@ -2,9 +2,9 @@
 
 In: the registry of kinds. Out: for Kubernetes' own kinds its schemas (`kubernetes.json`, made by `tests.kubernetes_schemas`);
 for the others those of the types that decode them, with the members that no service reads (`unread`). Both are complete but
-for objects marked `x-kubernetes-preserve-unknown-fields`, such as the status of the others, which services write. Documents keep
-members that a schema does not have. Lists that a strategic merge patch merges by a key say so by the table that the server
-itself merges by.
+for objects marked `x-kubernetes-preserve-unknown-fields`, such as the status of the others, which services write. Documents
+keep members that a schema does not have. Lists that a strategic merge patch merges by a key say so by the table that the
+server itself merges by.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _of_struct(info: inspect.StructType, prefix: str, found: dict[str, Schema]) 
         if word in OPEN_TYPES:
             schema[PRESERVE] = True
         own = {field.encode_name: _of_type(field.type, prefix, found) for field in info.fields}
-        schema["properties"] = own | UNREAD.get(word, {})
+        schema["properties"] = {**own, **UNREAD.get(word, {})}
         required = [field.encode_name for field in info.fields if field.required]
         if required:
             schema["required"] = required

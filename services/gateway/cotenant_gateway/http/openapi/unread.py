@@ -18,8 +18,8 @@ _TEXTS = {"type": "object", "additionalProperties": _TEXT}
 _LIST = {"type": "array", "items": OPEN}
 
 OPEN_TYPES = frozenset({"PodTemplate", "ReservationTemplate"})
-"""Types of which any member is accepted, as Koordinator does: its manual has a Reservation with `template.namespace`. The members
-of a template's pod spec are those of any pod, so there a mis-spelled one is named, which Koordinator does not do."""
+"""Types of which any member is accepted, as Koordinator does: its manual has a Reservation with `template.namespace`. The
+members of a template's pod spec are those of any pod, so there a mis-spelled one is named, which Koordinator does not do."""
 
 UNREAD: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "PodGroupSpec": {"minResources": OPEN},
