@@ -153,8 +153,8 @@ class Waiting(Payload, frozen=True, kw_only=True):
     `nodes` is how many nodes there are; `wakes_on` the subjects (with NATS' wildcards) whose events can change the
     answer; `message` is the text of the pod's PodScheduled condition (`condition_message` adds members and hold), as
     kube-scheduler and Koordinator word it. `priority` is the pod's; `nomination` the node where victims make room; `hold` the
-    node with room reserved for it as the queue's head; `member` the pod (`namespace/name`) or `reservation <name>` that all of this is about, where a gang waits because that
-    one of its members does not fit.
+    node with room reserved for it as the queue's head; `member` the pod (`namespace/name`) or `reservation <name>` that all
+    of this is about, where a gang waits because that one of its members does not fit.
     `members` are all members of the gang that do not fit, if those before them are placed, as of when this was stored; of
     `members_not_tried` further ones that is not known.
     Stored again when the nomination or `hold` changes, when the set of (code, resource) changes, at most once a second, or when
