@@ -232,6 +232,7 @@ def test_a_gang_of_which_domains_get_multiples_says_who_is_left_over(
     does = "does" if len(refused) == 1 else "do"
     assert line.startswith(f"{', '.join(refused)} {does} not fit in SpineLayer s: 0/{len(nodes)} nodes: ")
     assert f"not for 2 more pods in one {layer} (podCountMultiple)" in line
+    assert "a pod that is placed or leaves" in "".join(why_waiting(waiting(story, "p0")))
 
 
 def test_room_of_the_head_keeps_members_out_of_a_gang_behind_it_and_of_none_before_it() -> None:

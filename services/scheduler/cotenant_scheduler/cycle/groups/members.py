@@ -30,7 +30,7 @@ from cotenant_scheduler.cycle.gathering.plans import GatheringPlan
 from cotenant_scheduler.cycle.groups.trials import GroupTrial, GroupTrials
 from cotenant_scheduler.cycle.ordering.queue_head import QueueHead
 from cotenant_scheduler.cycle.queue import GroupClass, QueueEntry, WaitingTemplate
-from cotenant_scheduler.cycle.waiting import WaitingPods, shown_name
+from cotenant_scheduler.cycle.waiting import OF_TOPOLOGY, WaitingPods, shown_name
 from cotenant_scheduler.framework.results import CachedResults
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.nodes import NodeTable
@@ -160,6 +160,7 @@ class MembersThatDoNotFit:
             taking = int(np.count_nonzero(evaluation.keys[plan.rows] >= 0))
             if multiples and taking:
                 reasons = (*reasons, _left_over(taking, multiples))
+                wakes_on = tuple(sorted({*wakes_on, *OF_TOPOLOGY}))
         return RefusedMembers(where=where, nodes=nodes, reasons=reasons, wakes_on=wakes_on)
 
 
