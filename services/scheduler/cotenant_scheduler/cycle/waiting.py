@@ -153,7 +153,7 @@ class WaitingPods:
             )
             for entry in explanation.refusals
         )
-        listed = [f"{entry.count} {entry.refusal.text}" for entry in explanation.refusals]
+        listed = sorted(f"{entry.count} {entry.refusal.text}" for entry in explanation.refusals)  # as kube-scheduler
         if not isinstance(ask, Ask):
             return reasons, listed, explanation.wakes_on
         refused = self._reserving.refused(evaluation, ask)
