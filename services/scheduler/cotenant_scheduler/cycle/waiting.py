@@ -27,7 +27,7 @@ from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.explanation import explain
 from cotenant_scheduler.plugins.reservation.matching import Ask
 from cotenant_scheduler.state.columns import IntArray
-from cotenant_scheduler.state.counting import PodKey, is_reserve
+from cotenant_scheduler.state.counting import PodKey, quoted_name, shown_name
 from cotenant_scheduler.state.load.load_estimate import microseconds
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
@@ -61,15 +61,6 @@ _FAR_US = 1 << 62
 
 MembersFinder = Callable[[GroupClass, datetime], tuple[tuple[RefusedMembers, ...], int]]
 """Returns the members of a group that do not fit, and how many further ones were not tried."""
-
-
-def shown_name(key: PodKey) -> str:
-    """Return a member of a gang as users know it."""
-    return f"reservation {key[1]}" if is_reserve(key) else "/".join(key)
-
-
-def _titled(key: PodKey) -> str:
-    return f'Reservation "{key[1]}"' if is_reserve(key) else f'Pod "{"/".join(key)}"'
 
 
 def first_due(record: PodRecord, now: datetime) -> datetime:
@@ -173,8 +164,11 @@ class WaitingPods:
         if known is not None and alike.stamp == stamp:
             return known
         alike.stamp = stamp
-        priority = alike.charge.shape.priority
-        waiting = msgspec.structs.replace(waiting, nodes=self._nodes.count, priority=priority, nomination=nomination)
+        priority, nodes = alike.charge.shape.priority, self._nodes.count
+        message = f"0/{nodes} nodes are available: {waiting.message.rstrip('.')}."  # as of a plugin before the filters
+        waiting = msgspec.structs.replace(
+            waiting, nodes=nodes, message=message, priority=priority, nomination=nomination
+        )
         return self._template(alike, waiting, quota_causes)
 
     def of_member(
@@ -182,7 +176,7 @@ class WaitingPods:
     ) -> WaitingTemplate:
         """Return why the pods of a group wait: one of them cannot be placed (in a domain `where`), for the reasons found."""
         reason = found.waiting.message
-        message = f'GangGroup "{group.key}" gets rejected due to member {_titled(record.key)} is unschedulable{where} '
+        message = f'GangGroup "{group.key}" gets rejected due to member {quoted_name(record.key)} is unschedulable{where} '
         message += f'with reason "{reason}", alreadyWaitForBound: {placed}.'
         waiting = msgspec.structs.replace(found.waiting, message=message, member=shown_name(record.key))
         return self._template(group, waiting, found.causes)

@@ -30,9 +30,9 @@ from cotenant_scheduler.cycle.gathering.plans import GatheringPlan
 from cotenant_scheduler.cycle.groups.trials import GroupTrial, GroupTrials
 from cotenant_scheduler.cycle.ordering.queue_head import QueueHead
 from cotenant_scheduler.cycle.queue import GroupClass, QueueEntry, WaitingTemplate
-from cotenant_scheduler.cycle.waiting import OF_TOPOLOGY, WaitingPods, shown_name
+from cotenant_scheduler.cycle.waiting import OF_TOPOLOGY, WaitingPods
 from cotenant_scheduler.framework.results import CachedResults
-from cotenant_scheduler.state.counting import PodKey
+from cotenant_scheduler.state.counting import PodKey, shown_name
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import Charge, PodRecord
 
