@@ -185,8 +185,9 @@ class WaitingPods:
         self, group: GroupClass, refused: WaitingTemplate, victims: int, nodes: int
     ) -> WaitingTemplate:
         """Return why the pods of a group wait for which others leave."""
-        pods = "1 pod" if victims == 1 else f"{victims} pods"
-        message = f"{refused.waiting.message} preemption: {pods} on {nodes} node{'s'[:nodes != 1]} leave for the group."
+        where = f"on {nodes} node{'s'[:nodes != 1]}"
+        what = f"1 pod {where} leaves" if victims == 1 else f"{victims} pods {where} leave"
+        message = f"{refused.waiting.message} preemption: {what} for the group."
         return self._template(group, msgspec.structs.replace(refused.waiting, message=message), refused.causes)
 
     def group_too_large(self, group: GroupClass, members: int, most: int) -> WaitingTemplate:
