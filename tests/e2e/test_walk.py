@@ -322,6 +322,16 @@ RUBBISH: list[tuple[str, dict[str, Any], str]] = [
         },
         "requests[memory]",
     ),
+    (
+        "a mis-spelled member of a Reservation",
+        {
+            "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+            "kind": "Reservation",
+            "metadata": {"name": "x"},
+            "spec": {"template": {}, "owners": [{}], "allocateOnc": True},
+        },
+        'strict decoding error: unknown field "spec.allocateOnc"',
+    ),
     ("batch QoS with prod priority", {**batch_pod("x", priorityClassName="koord-prod")}, "BE"),
     (
         "requests unequal to limits",

@@ -1,8 +1,8 @@
 """The quotas for people who look for a fault, with the fields of Koordinator's debug API.
 
-In: a `QuotaQuestion`, the core between two decisions. Out: a `DebugAnswer` with JSON: one quota, or all but the roots by
-name, as of the last decision's quotas and nodes and of the pods folded since. `runtimeVersion` increases with every change of
-what any quota has, requests or holds. Bounds: MOST_QUOTAS quotas, MOST_PODS pods of each.
+In: a `QuotaQuestion`, the core between two decisions. Out: a `DebugAnswer` with JSON: the topology of the quotas, one quota,
+or all but the roots by name, as of the last decision's quotas and nodes and of the pods folded since. `runtimeVersion`
+increases with every change of what any quota has, requests or holds. Bounds: MOST_QUOTAS quotas, MOST_PODS pods of each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,34 @@ MOST_PODS = 1000
 
 def answer(core: QuotaTreeCore, _: datetime, body: bytes) -> Iterator[bytes | None]:
     """Yield the answer to a question; one that cannot be answered says why in `error`."""
-    yield debug_answer(body, QuotaQuestion, lambda asked: _one(core, asked) if asked.name else _all(core, asked))
+    yield debug_answer(body, QuotaQuestion, lambda asked: _found(core, asked))
+
+
+def _found(core: QuotaTreeCore, asked: QuotaQuestion) -> DebugAnswer:
+    if asked.topology:
+        return _topology(core)
+    return _one(core, asked) if asked.name else _all(core, asked)
+
+
+def _topology(core: QuotaTreeCore) -> DebugAnswer:
+    """The quotas and, by name, the children of each and of the root, as Koordinator's webhook has them."""
+    known = dict(islice(sorted(core.pods.demands.known.items()), MOST_QUOTAS))
+    children: dict[str, list[str]] = {name: [] for name in (ROOT, *known)}
+    for name, view in known.items():
+        if name != ROOT:
+            children.setdefault(view.parent, []).append(name)
+    quotas = {
+        name: {
+            "name": name,
+            "parentName": view.parent,
+            "isParent": view.is_parent,
+            "allowLentResource": view.lends,
+            "max": as_texts(view.max),
+            "min": as_texts(view.min),
+        }
+        for name, view in known.items()
+    }
+    return _json({"quotaInfoMap": quotas, "quotaHierarchyInfo": children})
 
 
 def _one(core: QuotaTreeCore, asked: QuotaQuestion) -> DebugAnswer:

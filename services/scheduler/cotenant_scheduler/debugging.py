@@ -1,4 +1,4 @@
-"""What the scheduler would do with a pod, node by node, its gangs and reservations: for people who look for a fault.
+"""What the scheduler would do with a pod, node by node, its gangs, reservations and nodes: for people who look for a fault.
 
 In: a `SchedulerQuestion`, the core between two decisions. Out: a `DebugAnswer`. Nothing is decided and nothing changes
 but caches.
@@ -7,6 +7,7 @@ but caches.
               (Koordinator's `--debug-scores`)
     filters   the other nodes with the filter that refuses each and its reason (`--debug-filters`)
     gangs     every gang as JSON, `gang` one of them: the fields of Koordinator's debug API
+    node, load      one node, and the estimates of its load, as JSON (`node_debugging`)
     reservations    those of a node as JSON, with the pods that use them, and pods that act as one: the fields of its debug API
 
 What is measured of a node is as of the last decision; rooms that are kept for nominated pods are those of the pod asked last.
@@ -31,6 +32,7 @@ from cotenant.model.amounts import as_texts
 from cotenant_scheduler.core import SchedulerCore
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.profile import CODES_PER_FILTER
+from cotenant_scheduler.node_debugging import node_info, node_load
 from cotenant_scheduler.plugins.reservation.fitting import allocated_of
 from cotenant_scheduler.state.gangs import Gang
 from cotenant_scheduler.state.reservations.records import ReserveRecord
@@ -51,7 +53,17 @@ def _found(core: SchedulerCore, asked: SchedulerQuestion) -> DebugAnswer:
         return _of_gangs(core, asked)
     if asked.about == "reservations":
         return _of_reservations(core, asked.name)
-    return DebugAnswer(error=f"{asked.about!r} is none of scores, filters, gangs, gang, reservations")
+    if asked.about in ("node", "load"):
+        return _of_node(core, asked)
+    return DebugAnswer(error=f"{asked.about!r} is none of scores, filters, gangs, gang, reservations, node, load")
+
+
+def _of_node(core: SchedulerCore, asked: SchedulerQuestion) -> DebugAnswer:
+    core.settle()
+    found = node_load(core, asked.name) if asked.about == "load" else node_info(core, asked.name)
+    if found is None:
+        return DebugAnswer(error=f"cannot find node {asked.name}")
+    return DebugAnswer(text=_json(found), json=True)
 
 
 def _of_pod(core: SchedulerCore, asked: SchedulerQuestion) -> DebugAnswer:

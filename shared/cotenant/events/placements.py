@@ -94,9 +94,9 @@ class WaitingReason(Part, frozen=True, kw_only=True):
 class RefusedMembers(Part, frozen=True, kw_only=True):
     """Members of a gang that do not fit beside those placed before them, all for the same reasons, as they request the same.
 
-    `names` are the first of them (`namespace/name`), `count` is how many there are. `reasons` are those of `nodes` nodes: all,
-    or those of one domain of the network (`where`), where the gang must be in one. `wakes_on`: where it is not that of the
-    waiting event.
+    `names` are the first of them (`namespace/name`, or `reservation <name>`), `count` is how many there are. `reasons` are
+    those of `nodes` nodes: all, or those of one domain of the network (`where`), where the gang must be in one. `wakes_on`:
+    where it is not that of the waiting event.
     """
 
     names: tuple[str, ...] = ()
@@ -151,9 +151,10 @@ class Waiting(Payload, frozen=True, kw_only=True):
     """Subject `waiting.<namespace>.<pod>`: why the pod is not placed, and what would change that.
 
     `nodes` is how many nodes there are; `wakes_on` the subjects (with NATS' wildcards) whose events can change the
-    answer; `message` is the text of the pod's PodScheduled condition, as kube-scheduler words it. `priority` is the
-    pod's; `nomination` the node where victims make room; `hold` the node with room reserved for it as the queue's head;
-    `member` the pod (`namespace/name`) that all of this is about, where a gang waits because that one of its pods does not fit.
+    answer; `message` is the text of the pod's PodScheduled condition (`condition_message` adds members and hold), as
+    kube-scheduler and Koordinator word it. `priority` is the pod's; `nomination` the node where victims make room; `hold` the
+    node with room reserved for it as the queue's head; `member` the pod (`namespace/name`) or `reservation <name>` that all
+    of this is about, where a gang waits because that one of its members does not fit.
     `members` are all members of the gang that do not fit, if those before them are placed, as of when this was stored; of
     `members_not_tried` further ones that is not known.
     Stored again when the nomination or `hold` changes, when the set of (code, resource) changes, at most once a second, or when
@@ -202,7 +203,8 @@ def waiting_line(waiting: Waiting) -> str:
     """Return one line on why a pod waits: the reasons, of which member of its gang they are, and where it gets room."""
     lines = [reasons_text(waiting.reasons, waiting.nodes)]
     if waiting.member not in ("", f"{waiting.namespace}/{waiting.name}"):
-        lines[0] = f"pod {waiting.member} of its gang does not fit: {lines[0]}"
+        what = waiting.member if waiting.member.startswith("reservation ") else f"pod {waiting.member}"
+        lines[0] = f"{what} of its gang does not fit: {lines[0]}"
     return "; ".join([*lines, *room_lines(waiting)])
 
 
@@ -218,9 +220,30 @@ def hold_line(hold: Hold) -> str:
     return f"room is kept on {where}, as it is first in the queue"
 
 
+def members_line(members: RefusedMembers) -> str:
+    """Return which members of a gang do not fit, and why: `default/a, default/b do not fit: 0/2 nodes: 2 cpu short by 1`."""
+    more = members.count - len(members.names)
+    names = ", ".join(members.names) + (f" and {more} more like {'it' if len(members.names) == 1 else 'them'}" if more else "")
+    verb = "does" if members.count == 1 else "do"
+    where = f" in {members.where}" if members.where else ""
+    return f"{names} {verb} not fit{where}: {reasons_text(members.reasons, members.nodes)}"
+
+
+def with_members(message: str, member: str, members: Sequence[RefusedMembers], not_tried: int) -> str:
+    """Return a message about a gang that waits with the members that do not fit; `member` is the one that it is about."""
+    if [one.names for one in members if one.count] in ([], [(member,)]) and not not_tried:
+        return message
+    lines = [members_line(one) for one in members]
+    if not_tried:
+        lines.append(f"{not_tried} further {'members were' if not_tried > 1 else 'member was'} not tried")
+    return f"{message.rstrip('.')}. Of its gang: {'; '.join(lines)}."
+
+
 def condition_message(waiting: Waiting) -> str:
-    """Return the text of the pod's PodScheduled condition: kube-scheduler's words, and where room is reserved for it."""
-    return waiting.message if waiting.hold is None else f"{waiting.message} In the queue: {hold_line(waiting.hold)}."
+    """Return the text of the pod's PodScheduled condition: the scheduler's words, the members of its gang that do not fit, and
+    where room is reserved for it."""
+    message = with_members(waiting.message, waiting.member, waiting.members, waiting.members_not_tried)
+    return message if waiting.hold is None else f"{message} In the queue: {hold_line(waiting.hold)}."
 
 
 def nomination_line(nomination: Nomination) -> str:

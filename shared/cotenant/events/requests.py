@@ -7,7 +7,7 @@ error headers: 404 where the node has no such log, 400 where the request cannot 
 What a node configuration would change: batch-resource-calculator serves CONFIG_DRY_RUN. The request is the JSON of the `data`
 of the ConfigMap `slo-controller-config` as it would be, the answer the JSON of `ConfigEffect`.
 
-What the scheduler would do with a pod, its gangs and reservations: it serves SCHEDULER_DEBUG. The request is the JSON of
+What the scheduler would do with a pod, its nodes, gangs and reservations: it serves SCHEDULER_DEBUG. The request is the JSON of
 `SchedulerQuestion`, the answer that of `DebugAnswer`.
 
 What quota-tree knows of quotas: it serves QUOTA_DEBUG. The request is the JSON of `QuotaQuestion`, the answer that of
@@ -75,7 +75,7 @@ MOST_DEBUG_ROWS = 1000
 
 class SchedulerQuestion(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """`about`: `scores` or `filters` of the pod `namespace`/`name` node by node, at most `rows` lines; `gangs`, or the `gang`
-    `namespace`/`name`; the `reservations` of the node `name`."""
+    `namespace`/`name`; the `reservations` of the node `name`, its `load`, or the `node` itself."""
 
     about: str
     namespace: str = ""
@@ -105,11 +105,12 @@ QUOTA_DEBUG = "cotenant.quota-tree.debug"
 
 class QuotaQuestion(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """`name`: one quota; empty: all but the roots, of the tree `tree` if that is given (empty: the default tree). `pods`: with
-    the pods of each."""
+    the pods of each. `topology`: instead, what there is of quotas, and the children of each."""
 
     name: str = ""
     tree: str | None = None
     pods: bool = False
+    topology: bool = False
 
 
 class Adopted(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

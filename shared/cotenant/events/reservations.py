@@ -12,7 +12,7 @@ from enum import StrEnum
 import msgspec
 
 from cotenant.events.envelope import Part, Payload, null_document
-from cotenant.events.placements import Nomination, WaitingReason
+from cotenant.events.placements import Nomination, RefusedMembers, WaitingReason, with_members
 from cotenant.model.bounds import Amount, Count, Int32
 
 OWNERS_SHOWN = 500
@@ -83,7 +83,8 @@ class ReservationStatus(Payload, frozen=True, kw_only=True):
     """Subject `reservations.<name>`: a reservation without a share of a node.
 
     `phase` Pending: `reasons`, `nodes`, `wakes_on` and `message` give the reason and what would change it, as for a
-    waiting pod (`waiting.<namespace>.<pod>`), and `nomination` where room is being made. Succeeded or Failed: `node`,
+    waiting pod (`waiting.<namespace>.<pod>`), `nomination` where room is being made, and `member`, `members` and
+    `members_not_tried` who of its gang does not fit. Succeeded or Failed: `node`,
     `allocatable`, `allocated` and `owners` are those of the share at its end. `reason`: Unschedulable, Succeeded, Expired.
     """
 
@@ -106,12 +107,20 @@ class ReservationStatus(Payload, frozen=True, kw_only=True):
     wakes_on: tuple[str, ...] = ()
     priority: Int32 = 0
     nomination: Nomination | None = None
+    member: str = ""
+    members: tuple[RefusedMembers, ...] = ()
+    members_not_tried: Count = 0
     at: datetime | None = None
 
     @property
     def ended(self) -> bool:
         """Whether it has succeeded or failed: it never gets a share again."""
         return self.phase in (ReservationPhase.SUCCEEDED, ReservationPhase.FAILED)
+
+    @property
+    def full_message(self) -> str:
+        """The message, with the members of its gang that do not fit."""
+        return with_members(self.message, self.member, self.members, self.members_not_tried)
 
 
 def available_conditions(bound_at: datetime | None) -> tuple[ReservationCondition, ...]:

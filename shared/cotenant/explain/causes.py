@@ -25,7 +25,7 @@ from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.reservations import ReservationShare, ReservationStatus
 from cotenant.explain.sentences import figures, sentence
-from cotenant.explain.waking import WHAT_CAN_CHANGE, short_line, what_can_change_that, why_waiting
+from cotenant.explain.waking import members_and_changes, short_line, why_waiting
 from cotenant.model.subjects import tokens
 from cotenant.model.trace_context import trace_of
 
@@ -256,9 +256,10 @@ def explain_reservation(name: str, roots: Sequence[Event], walk: CauseWalk) -> E
     if share is not None and isinstance(share.data, ReservationShare):
         reasons = tuple(f"used by pod {owner.namespace}/{owner.name}" for owner in share.data.owners)
     elif status is not None and isinstance(status.data, ReservationStatus):
-        reasons = tuple(f"{reason.count or ''} {reason.detail or reason.code}".strip() for reason in status.data.reasons)
-        if status.data.wakes_on:
-            reasons += (WHAT_CAN_CHANGE + what_can_change_that(status.data.wakes_on),)
+        waits = status.data
+        if not waits.members:
+            reasons = tuple(f"{reason.count or ''} {reason.detail or reason.code}".strip() for reason in waits.reasons)
+        reasons += tuple(members_and_changes(waits.members, waits.members_not_tried, waits.wakes_on))
     summary = sentence(newest) if newest is not None else "nothing has been decided about it yet"
     return Explanation("reservation", "", name, summary, links(ordered, walk), walk.cut, reasons)
 

@@ -6,9 +6,9 @@ event. A subject without a phrase is given as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from cotenant.events.placements import RefusedMembers, Waiting, reasons_text, room_lines, waiting_line
+from cotenant.events.placements import RefusedMembers, Waiting, members_line, room_lines, waiting_line
 from cotenant.model.subjects import tokens
 
 WHAT_CAN_CHANGE = "what can change that: "
@@ -56,24 +56,21 @@ def short_line(waiting: Waiting) -> str:
 def why_waiting(waiting: Waiting) -> Iterator[str]:
     """Yield lines below the sentence on why a pod waits: the members of its gang that do not fit, those that are alike in one
     line, and what can change that, for each line by itself where it is not the same for all."""
-    subjects = [members.wakes_on or waiting.wakes_on for members in waiting.members]
-    differs = any(found != waiting.wakes_on for found in subjects)
-    for members, found in zip(waiting.members, subjects, strict=True):
-        yield _members_line(members)
+    return members_and_changes(waiting.members, waiting.members_not_tried, waiting.wakes_on)
+
+
+def members_and_changes(refused: Sequence[RefusedMembers], not_tried: int, wakes_on: tuple[str, ...]) -> Iterator[str]:
+    """Yield those lines; `wakes_on`: of what has no other one."""
+    subjects = [members.wakes_on or wakes_on for members in refused]
+    differs = any(found != wakes_on for found in subjects)
+    for members, found in zip(refused, subjects, strict=True):
+        yield members_line(members)
         if differs and found:
             yield f"  {WHAT_CAN_CHANGE}{what_can_change_that(found)}"
-    if waiting.members_not_tried:
-        yield f"further members that were not tried: {waiting.members_not_tried}"
-    if waiting.wakes_on and not differs:
-        yield WHAT_CAN_CHANGE + what_can_change_that(waiting.wakes_on)
-
-
-def _members_line(members: RefusedMembers) -> str:
-    more = members.count - len(members.names)
-    names = ", ".join(members.names) + (f" and {more} more like {'it' if len(members.names) == 1 else 'them'}" if more else "")
-    verb = "does" if members.count == 1 else "do"
-    where = f" in {members.where}" if members.where else ""
-    return f"{names} {verb} not fit{where}: {reasons_text(members.reasons, members.nodes)}"
+    if not_tried:
+        yield f"further members that were not tried: {not_tried}"
+    if wakes_on and not differs:
+        yield WHAT_CAN_CHANGE + what_can_change_that(wakes_on)
 
 
 def _phrase(subject: str) -> str:

@@ -67,6 +67,16 @@ def test_a_quota_has_the_fields_of_koordinators_debug_api() -> None:
     assert (org["selfUsed"], org["used"], org["sharedWeight"]) == ({}, {"cpu": "1500m"}, {"cpu": "3"})
 
 
+def test_the_topology_has_each_quota_and_the_children_of_each() -> None:
+    found = told(with_pods(), topology=True)
+    assert found["quotaInfoMap"]["team"] == {
+        "name": "team", "parentName": "org", "isParent": False, "allowLentResource": True, "max": {"cpu": "4"}, "min": {}
+    }
+    hierarchy = found["quotaHierarchyInfo"]
+    assert (hierarchy["org"], hierarchy["team"]) == (["team"], [])
+    assert {"org", "pool"} <= set(hierarchy["koordinator-root-quota"])
+
+
 def test_pods_are_shown_where_they_are_asked_for() -> None:
     assert told(with_pods(), name="team", pods=True)["podCache"] == {
         "default/job": {"isAssigned": False, "resource": {"cpu": "1"}},

@@ -103,7 +103,7 @@ def test_a_gang_for_whose_last_member_there_is_no_room_makes_nobody_leave() -> N
     told.settle()
     waiting = told.waiting("g0")
     assert waiting is not None
-    assert "gang group default/g waits: pod default/g0 does not fit" in waiting.message
+    assert '"default/g" gets rejected due to member Pod "default/g0" is unschedulable' in waiting.message
 
 
 def test_members_without_affinity_use_the_reservation_and_the_node_beside_it() -> None:

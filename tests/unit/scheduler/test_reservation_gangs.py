@@ -30,7 +30,9 @@ def test_they_wait_until_there_is_room_for_all_and_are_placed_in_one_batch() -> 
     assert (story.phase("r0"), story.phase("r1")) == ("Pending", "Pending")
     status = story.status("r1")
     assert status is not None
-    assert "gang group default/g waits" in status.message
+    assert '"default/g" gets rejected due to member Reservation "r1" is unschedulable' in status.message
+    assert status.member == "reservation r1"
+    assert [members.names for members in status.members] == [("reservation r1",)]
     assert story.requested("n1") == 0
     story.node(node("n2", cpu="8"))
     batch = story.decide()

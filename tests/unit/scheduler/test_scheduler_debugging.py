@@ -83,9 +83,10 @@ def test_asking_changes_no_decision() -> None:
     [
         ({"about": "scores", "namespace": "default", "name": "nobody"}, "pod default/nobody: there is none"),
         ({"about": "filters", "namespace": "default", "name": "odd"}, "pod default/odd: the pod cannot be read"),
-        ({"about": "weather"}, "'weather' is none of scores, filters, gangs, gang, reservations"),
+        ({"about": "weather"}, "'weather' is none of scores, filters, gangs, gang, reservations, node, load"),
         ({"about": "gang", "namespace": "default", "name": "none"}, "there is no gang default/none"),
         ({"about": "reservations", "name": "z"}, "there is no node z"),
+        ({"about": "node", "name": "z"}, "cannot find node z"),
         ({"about": 7}, "the question cannot be read"),
         ([], "the question cannot be read"),
     ],

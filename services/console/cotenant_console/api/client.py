@@ -23,6 +23,7 @@ Document: TypeAlias = "dict[str, Json]"
 ACCEPT_JSON = "application/json"
 ACCEPT_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 MERGE_PATCH = "application/merge-patch+json"
+STRICT = {"fieldValidation": "Strict"}
 MAX_ERROR_BYTES = 1 << 20
 
 
@@ -139,13 +140,13 @@ class Client:
         """GET a body as text (logs, version)."""
         return self._exchange("GET", path, query, None, "*/*", "").decode("utf-8", "replace")
 
-    def create(self, path: str, document: Document) -> Document:
-        """POST a document to a collection."""
-        return self._document("POST", path, None, document)
+    def create(self, path: str, document: Document, *, strict: bool = False) -> Document:
+        """POST a document to a collection. `strict`: members that its kind does not have refuse it."""
+        return self._document("POST", path, STRICT if strict else None, document)
 
-    def merge_patch(self, path: str, patch: Document) -> Document:
+    def merge_patch(self, path: str, patch: Document, *, strict: bool = False) -> Document:
         """PATCH an object with a JSON merge patch."""
-        return self._document("PATCH", path, None, patch, content=MERGE_PATCH)
+        return self._document("PATCH", path, STRICT if strict else None, patch, content=MERGE_PATCH)
 
     def delete(self, path: str, options: Document | None = None) -> Document:
         """DELETE an object."""

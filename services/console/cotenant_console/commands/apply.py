@@ -1,7 +1,8 @@
 """`cotenant apply`: create new objects, update changed ones, report each.
 
 In: manifests. Out: one line an object (`pod/web created|configured|unchanged`). A refused document is shown with file,
-line and field; the others are still applied, and the exit status is 1.
+line and field; the others are still applied, and the exit status is 1. A member that its kind does not have refuses a
+document, as with kubectl.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def apply_one(client: Client, manifest: Manifest, namespace: str | None) -> str:
     name, scope = text_at(document, "metadata", "name"), text_at(document, "metadata", "namespace")
     shown = f"{kind.qualified}/{name}"
     if not name:
-        created = client.create(kind.path(scope), annotated(document))
+        created = client.create(kind.path(scope), annotated(document), strict=True)
         return f"{kind.qualified}/{text_at(created, 'metadata', 'name')} created"
     for attempt in range(CONFLICT_ATTEMPTS):
         try:
@@ -86,12 +87,12 @@ def apply_one(client: Client, manifest: Manifest, namespace: str | None) -> str:
             except StatusError as error:
                 if error.code != 404:
                     raise
-                client.create(kind.path(scope), annotated(document))
+                client.create(kind.path(scope), annotated(document), strict=True)
                 return f"{shown} created"
             patch = apply_patch(document, stored)
             if not patch:
                 return f"{shown} unchanged"
-            client.merge_patch(kind.path(scope, name), patch)
+            client.merge_patch(kind.path(scope, name), patch, strict=True)
         except StatusError as error:
             # The object changed between the read and the write: read again and merge again.
             if error.code != 409 or attempt == CONFLICT_ATTEMPTS - 1:

@@ -1,14 +1,18 @@
-"""`/debug`: what the scheduler would do with a pod, its gangs and reservations, and the quotas, for debugging.
+"""`/debug`: what the scheduler would do with a pod, its nodes, gangs and reservations, and the quotas, for debugging.
 
 In: GET requests. Out: what the scheduler answers to `SchedulerQuestion` and quota-tree to `QuotaQuestion`: tables as Markdown,
 the others as JSON.
 
     /debug/scores/<namespace>/<pod>[?rows=N]       nodes that can take the pod, with scores by plugin (20; at most 1,000)
     /debug/filters/<namespace>/<pod>[?rows=N]      nodes that cannot, each with the filter that refuses it
+    /debug/apis/v1/__services__                    these paths
+    /debug/apis/v1/nodes/<node>                    a node: what it offers, what is requested and left, its pods
+    /debug/apis/v1/plugins/LoadAwareScheduling/node/<node>        what its pods use beyond what is measured
     /debug/apis/v1/plugins/Coscheduling/gangs      every gang; .../gang/<namespace>/<name>: one
     /debug/apis/v1/plugins/Reservation/nodeReservations/<node>    the reservations of a node
     /debug/apis/v1/plugins/ElasticQuota/quotas     every quota; ?tree=ID: of one tree; .../quotas/<name>: one;
                                                    ?includePods=true: with their pods
+    /debug/elasticQuota                            the quotas' topology, as Koordinator's webhook shows it
 
 The contents are those of Koordinator's scheduler (`--debug-scores`, `--debug-filters`, its services API). Callers need `get`
 on the path.
@@ -16,7 +20,7 @@ on the path.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import unquote
 
 import msgspec
@@ -34,9 +38,7 @@ from cotenant_gateway.http.logs import Ask
 from cotenant_gateway.statuses import ApiError, bad_request, no_such_path, unavailable
 
 DEBUG_PREFIX = "/debug/"
-_GANGS = "apis/v1/plugins/Coscheduling"
-_QUOTAS = "apis/v1/plugins/ElasticQuota/quotas"
-_RESERVATIONS = "apis/v1/plugins/Reservation/nodeReservations/"
+Question = SchedulerQuestion | QuotaQuestion
 
 
 class Debugging:
@@ -47,6 +49,8 @@ class Debugging:
 
     async def answer(self, path: str, query: Mapping[str, str]) -> web.StreamResponse:
         """Return the service's answer. Raises ApiError."""
+        if path == DEBUG_PREFIX + _SERVICES:
+            return web.Response(text=_services(), content_type="application/json")
         question = _question(path[len(DEBUG_PREFIX) :], query)
         service, subject = (
             ("quota-tree", QUOTA_DEBUG) if isinstance(question, QuotaQuestion) else ("the scheduler", SCHEDULER_DEBUG)
@@ -66,27 +70,38 @@ class Debugging:
         return web.Response(text=found.text, content_type="application/json" if found.json else "text/markdown")
 
 
-def _question(path: str, query: Mapping[str, str]) -> SchedulerQuestion | QuotaQuestion:
-    if path == f"{_GANGS}/gangs":
-        return SchedulerQuestion(about="gangs")
-    if path == _QUOTAS:
-        return QuotaQuestion(tree=query.get("tree"), pods=_includes_pods(query))
-    if path.startswith(f"{_QUOTAS}/"):
-        name = unquote(path.removeprefix(f"{_QUOTAS}/"))
-        if name and "/" not in name:
-            return QuotaQuestion(name=name, tree=query.get("tree"), pods=_includes_pods(query))
-        raise no_such_path()
-    if path.startswith(_RESERVATIONS):
-        node = unquote(path.removeprefix(_RESERVATIONS))
-        if node and "/" not in node:
-            return SchedulerQuestion(about="reservations", name=node)
-        raise no_such_path()
-    match [unquote(part) for part in path.removeprefix(f"{_GANGS}/").split("/")]:
-        case ["gang", namespace, name] if path.startswith(_GANGS) and name:
-            return SchedulerQuestion(about="gang", namespace=namespace, name=name)
-        case [("scores" | "filters") as about, namespace, name] if not path.startswith(_GANGS) and name:
-            return SchedulerQuestion(about=about, namespace=namespace, name=name, rows=_rows(query.get("rows", "20")))
+def _question(path: str, query: Mapping[str, str]) -> Question:
+    given = path.split("/")
+    for pattern, make in _ROUTES.items():
+        wanted = pattern.split("/")
+        if len(wanted) == len(given) and all(
+            bool(have) if want.startswith(":") else have == want for want, have in zip(wanted, given, strict=True)
+        ):
+            names = [unquote(have) for want, have in zip(wanted, given, strict=True) if want.startswith(":")]
+            return make(names, query)
     raise no_such_path()
+
+
+def _services() -> str:
+    """Return the paths in the form of Koordinator's scheduler: by method, names of things as `:name`."""
+    paths = sorted(DEBUG_PREFIX + pattern for pattern in (_SERVICES, *_ROUTES))
+    return msgspec.json.encode({"GET": paths}).decode()
+
+
+def _of_quotas(names: Sequence[str], query: Mapping[str, str]) -> QuotaQuestion:
+    return QuotaQuestion(name=names[0] if names else "", tree=query.get("tree"), pods=_includes_pods(query))
+
+
+def _of_node(about: str) -> Callable[[Sequence[str], Mapping[str, str]], SchedulerQuestion]:
+    return lambda names, _: SchedulerQuestion(about=about, name=names[0])
+
+
+def _of_pod(about: str) -> Callable[[Sequence[str], Mapping[str, str]], SchedulerQuestion]:
+    def make(names: Sequence[str], query: Mapping[str, str]) -> SchedulerQuestion:
+        namespace, name = names
+        return SchedulerQuestion(about=about, namespace=namespace, name=name, rows=_rows(query.get("rows", "20")))
+
+    return make
 
 
 def _includes_pods(query: Mapping[str, str]) -> bool:
@@ -100,3 +115,21 @@ def _rows(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= MOST_DEBUG_ROWS):
         raise bad_request(f"rows must be a whole number from 1 to {MOST_DEBUG_ROWS}")
     return int(text)
+
+
+_SERVICES = "apis/v1/__services__"
+_ROUTES: Mapping[str, Callable[[Sequence[str], Mapping[str, str]], Question]] = {
+    "scores/:namespace/:name": _of_pod("scores"),
+    "filters/:namespace/:name": _of_pod("filters"),
+    "apis/v1/nodes/:nodeName": _of_node("node"),
+    "apis/v1/plugins/LoadAwareScheduling/node/:nodeName": _of_node("load"),
+    "apis/v1/plugins/Reservation/nodeReservations/:nodeName": _of_node("reservations"),
+    "apis/v1/plugins/Coscheduling/gangs": lambda _, __: SchedulerQuestion(about="gangs"),
+    "apis/v1/plugins/Coscheduling/gang/:namespace/:name": lambda names, _: SchedulerQuestion(
+        about="gang", namespace=names[0], name=names[1]
+    ),
+    "elasticQuota": lambda _, __: QuotaQuestion(topology=True),
+    "apis/v1/plugins/ElasticQuota/quotas": _of_quotas,
+    "apis/v1/plugins/ElasticQuota/quotas/:name": _of_quotas,
+}
+"""What each path below DEBUG_PREFIX asks."""

@@ -27,7 +27,7 @@ from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.explanation import explain
 from cotenant_scheduler.plugins.reservation.matching import Ask
 from cotenant_scheduler.state.columns import IntArray
-from cotenant_scheduler.state.counting import PodKey
+from cotenant_scheduler.state.counting import PodKey, quoted_name, shown_name
 from cotenant_scheduler.state.load.load_estimate import microseconds
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
@@ -144,7 +144,7 @@ class WaitingPods:
             )
             for entry in explanation.refusals
         )
-        listed = [f"{entry.count} {entry.refusal.text}" for entry in explanation.refusals]
+        listed = sorted(f"{entry.count} {entry.refusal.text}" for entry in explanation.refusals)  # as kube-scheduler
         if not isinstance(ask, Ask):
             return reasons, listed, explanation.wakes_on
         refused = self._reserving.refused(evaluation, ask)
@@ -164,35 +164,41 @@ class WaitingPods:
         if known is not None and alike.stamp == stamp:
             return known
         alike.stamp = stamp
-        priority = alike.charge.shape.priority
-        waiting = msgspec.structs.replace(waiting, nodes=self._nodes.count, priority=priority, nomination=nomination)
+        priority, nodes = alike.charge.shape.priority, self._nodes.count
+        message = f"0/{nodes} nodes are available: {waiting.message.rstrip('.')}."  # as of a plugin before the filters
+        waiting = msgspec.structs.replace(
+            waiting, nodes=nodes, message=message, priority=priority, nomination=nomination
+        )
         return self._template(alike, waiting, quota_causes)
 
     def of_member(
         self, group: GroupClass, record: PodRecord, placed: int, found: WaitingTemplate, where: str = ""
     ) -> WaitingTemplate:
         """Return why the pods of a group wait: one of them cannot be placed (in a domain `where`), for the reasons found."""
-        namespace, name = record.key
-        others = f"; {placed} of its {len(group.live)} waiting pods found a node before it" if placed else ""
-        message = f"gang group {group.key} waits: pod {namespace}/{name} does not fit{where}{others}: {found.waiting.message}"
-        waiting = msgspec.structs.replace(found.waiting, message=message, member=f"{namespace}/{name}")
+        reason = found.waiting.message
+        message = f'GangGroup "{group.key}" gets rejected due to member {quoted_name(record.key)} is unschedulable{where} '
+        message += f'with reason "{reason}", alreadyWaitForBound: {placed}.'
+        waiting = msgspec.structs.replace(found.waiting, message=message, member=shown_name(record.key))
         return self._template(group, waiting, found.causes)
 
     def of_preempting_group(
         self, group: GroupClass, refused: WaitingTemplate, victims: int, nodes: int
     ) -> WaitingTemplate:
         """Return why the pods of a group wait for which others leave."""
-        pods = "1 pod" if victims == 1 else f"{victims} pods"
-        message = f"{refused.waiting.message} preemption: {pods} on {nodes} node{'s'[:nodes != 1]} leave for the group."
+        where = f"on {nodes} node{'s'[:nodes != 1]}"
+        what = f"1 pod {where} leaves" if victims == 1 else f"{victims} pods {where} leave"
+        message = f"{refused.waiting.message} preemption: {what} for the group."
         return self._template(group, msgspec.structs.replace(refused.waiting, message=message), refused.causes)
 
     def group_too_large(self, group: GroupClass, members: int, most: int) -> WaitingTemplate:
         """Return why the pods of a group wait that is too large for one decision."""
         return self._of_group(group, f"the group has {members} pods, and one batch holds the placements of {most}")
 
-    def of_topology(self, group: GroupClass, detail: str) -> WaitingTemplate:
-        """Return why a group waits that no domain of the network has room for."""
-        return self._of_group(group, f"gang group {group.key} waits: {detail}", "network-topology", OF_TOPOLOGY)
+    def of_topology(self, group: GroupClass, detail: str, slots: str) -> WaitingTemplate:
+        """Return why a group waits that no domain of the network has room for. `slots`: their room in Koordinator's words."""
+        text = f"no candidate topology nodes can accommodate job, {slots}" if slots else detail
+        message = f"0/{self._nodes.count} nodes are available: {text}."
+        return self._of_group(group, detail, "network-topology", OF_TOPOLOGY, message)
 
     def takes_pods_only(self, alike: EquivalenceClass) -> WaitingTemplate:
         """Return why reservations wait that take only room which pods use, and find none."""
@@ -211,7 +217,12 @@ class WaitingPods:
         return self._template(alike, waiting, ())
 
     def _of_group(
-        self, group: GroupClass, detail: str, code: str = OF_GROUP, wakes_on: tuple[str, ...] = OF_GANGS
+        self,
+        group: GroupClass,
+        detail: str,
+        code: str = OF_GROUP,
+        wakes_on: tuple[str, ...] = OF_GANGS,
+        message: str = "",
     ) -> WaitingTemplate:
         group.stamp = None
         waiting = Waiting(
@@ -221,7 +232,7 @@ class WaitingPods:
             nodes=self._nodes.count,
             reasons=(WaitingReason(code=code, count=0, detail=detail),),
             wakes_on=wakes_on,
-            message=detail,
+            message=message or detail,
             priority=group.charge.shape.priority,
         )
         return self._template(group, waiting, ())

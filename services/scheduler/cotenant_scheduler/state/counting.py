@@ -37,6 +37,16 @@ def is_reserve(key: PodKey) -> bool:
     return key[0] == RESERVE_NAMESPACE
 
 
+def shown_name(key: PodKey) -> str:
+    """Return a pod or reservation as users know it: `default/web`, `reservation r`."""
+    return f"reservation {key[1]}" if is_reserve(key) else "/".join(key)
+
+
+def quoted_name(key: PodKey) -> str:
+    """Return the same as Koordinator's messages have it: `Pod "default/web"`, `Reservation "r"`."""
+    return f'Reservation "{key[1]}"' if is_reserve(key) else f'Pod "{"/".join(key)}"'
+
+
 class CountedPod(Value, frozen=True):
     """A pod on a row; equal pods share one."""
 

@@ -88,11 +88,11 @@ def _node_reasons(diagnoses: Mapping[str, Diagnosis], node_reasons: Mapping[str,
 
 def reservation_message(message: str) -> str:
     """Return the part of a waiting pod's text about reservations: `0/3 reservations are available: ...`; empty without
-    any."""
+    any. The text of a gang quotes that of its member."""
     _, colon, listed = message.partition(": ")
     if not colon:
         return ""
-    items = [item.strip(". ") for item in listed.replace(". ", ", ").split(",")]
+    items = [item.strip('. "') for item in listed.replace(". ", ", ").split(",")]
     found = [(match[1], match[2]) for item in items if (match := _ITEM.match(item))]
     total = next((count for count, text in found if text == _TOTAL), "")
     if not total:

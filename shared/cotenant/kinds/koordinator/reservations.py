@@ -67,8 +67,15 @@ def compose_reservation(snapshot: Snapshot) -> Overlay:
     if share is not None:
         return _overlay(share, share.node, available_conditions(share.bound_at))
     if status is not None:
-        return _overlay(status, status.node, status.conditions)
+        return _overlay(status, status.node, tuple(_with_members(status, one) for one in status.conditions))
     return Overlay(status={"phase": raw("Pending")})
+
+
+def _with_members(status: ReservationStatus, condition: ReservationCondition) -> ReservationCondition:
+    """Why it waits, with the members of its gang that do not fit."""
+    if condition.message and condition.message == status.message:
+        return msgspec.structs.replace(condition, message=status.full_message)
+    return condition
 
 
 def _overlay(

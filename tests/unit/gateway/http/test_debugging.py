@@ -15,6 +15,7 @@ from cotenant_gateway.statuses import ApiError
 GANGS = "/debug/apis/v1/plugins/Coscheduling"
 QUOTAS = "/debug/apis/v1/plugins/ElasticQuota/quotas"
 RESERVATIONS = "/debug/apis/v1/plugins/Reservation/nodeReservations"
+LOAD = "/debug/apis/v1/plugins/LoadAwareScheduling/node"
 
 
 Question = SchedulerQuestion | QuotaQuestion
@@ -55,6 +56,9 @@ def saying(text: str = "", *, json: bool = False, error: str = "") -> tuple[byte
         (f"{GANGS}/gangs", {}, SchedulerQuestion(about="gangs")),
         (f"{GANGS}/gang/default/train", {}, SchedulerQuestion(about="gang", namespace="default", name="train")),
         (f"{RESERVATIONS}/node%2D1", {}, SchedulerQuestion(about="reservations", name="node-1")),
+        ("/debug/apis/v1/nodes/node%2D1", {}, SchedulerQuestion(about="node", name="node-1")),
+        (f"{LOAD}/node-1", {}, SchedulerQuestion(about="load", name="node-1")),
+        ("/debug/elasticQuota", {}, QuotaQuestion(topology=True)),
         (QUOTAS, {}, QuotaQuestion()),
         (QUOTAS, {"tree": "", "includePods": "true"}, QuotaQuestion(tree="", pods=True)),
         (f"{QUOTAS}/team%2Da", {"includePods": "false"}, QuotaQuestion(name="team-a")),
@@ -63,6 +67,21 @@ def saying(text: str = "", *, json: bool = False, error: str = "") -> tuple[byte
 )
 def test_a_path_is_a_question(path: str, query: dict[str, str], question: Question) -> None:
     assert asked(path, saying("x"), **query)[1] == question
+
+
+def test_the_paths_are_listed_as_koordinator_lists_them_and_each_is_one() -> None:
+    async def nobody(subject: str, body: bytes) -> tuple[bytes, int, str]:
+        raise AssertionError((subject, body))
+
+    listed = asyncio.run(Debugging(nobody).answer("/debug/apis/v1/__services__", {}))
+    assert isinstance(listed, web.Response)
+    assert (listed.content_type, listed.text is not None) == ("application/json", True)
+    (paths,) = msgspec.json.decode(listed.text or "", type=dict[str, list[str]]).values()
+    assert paths == sorted(paths)
+    assert f"{GANGS}/gang/:namespace/:name" in paths
+    assert {f"{LOAD}/:nodeName", "/debug/apis/v1/nodes/:nodeName", QUOTAS, f"{QUOTAS}/:name"} <= set(paths)
+    for path in set(paths) - {"/debug/apis/v1/__services__"}:
+        assert asked(path.replace(":", ""), saying("x"))[0].text == "x"
 
 
 def test_tables_are_markdown_and_gangs_are_json() -> None:
@@ -88,6 +107,10 @@ def test_tables_are_markdown_and_gangs_are_json() -> None:
         RESERVATIONS,
         f"{RESERVATIONS}/",
         f"{RESERVATIONS}/a/b",
+        LOAD,
+        "/debug/apis/v1/nodes/",
+        "/debug/apis/v1/nodes/a/b",
+        "/debug/apis/v1/services",
         f"{QUOTAS}/",
         f"{QUOTAS}/a/b",
         f"{QUOTAS}x",

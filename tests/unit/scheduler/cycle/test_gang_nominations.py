@@ -43,7 +43,7 @@ def test_nominations_end_where_a_gang_of_higher_priority_takes_the_rooms() -> No
     assert set(rooms(story)) == {"h0", "h1"}
     waiting = story.waiting("g0")
     assert waiting is not None
-    assert "leave for the group" not in waiting.message
+    assert " for the group." not in waiting.message
 
 
 def test_a_member_that_no_victim_can_help_stays_without_a_room_if_the_gang_does_not_need_it() -> None:

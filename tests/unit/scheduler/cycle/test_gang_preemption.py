@@ -117,7 +117,7 @@ def test_a_gang_that_would_not_fit_whole_preempts_nobody() -> None:
     assert not story.nominated()
     waiting = story.waiting("g0")
     assert waiting is not None
-    assert "gang group default/g waits: pod default/g0 does not fit" in waiting.message
+    assert '"default/g" gets rejected due to member Pod "default/g0" is unschedulable' in waiting.message
     assert waiting_line(waiting) == "0/1 nodes: 1 cpu short by 2"
     other = story.waiting("g1")
     assert other is not None

@@ -93,9 +93,9 @@ def test_a_gang_that_does_not_fit_leaves_everything_as_it_was_and_says_which_mem
     story.pods(*(member(f"p{i}") for i in range(3)))
     story.settle()
     assert not story.placed()
-    assert message(story, "p0").startswith(
-        "gang group default/g waits: pod default/p2 does not fit; 2 of its 3 waiting pods found a node before it: "
-        "0/1 nodes are available: 1 Insufficient cpu"
+    assert message(story, "p0") == (
+        'GangGroup "default/g" gets rejected due to member Pod "default/p2" is unschedulable with reason '
+        '"0/1 nodes are available: 1 Insufficient cpu.", alreadyWaitForBound: 2.'
     )
     story.pod(pod("other", cpu="2", memory="1Mi"))
     story.settle()

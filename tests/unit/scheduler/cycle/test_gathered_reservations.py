@@ -55,8 +55,8 @@ def test_room_beside_reservations_is_none_for_pods_that_must_use_one() -> None:
     story.settle()
     waiting = story.waiting("w-0")
     assert waiting is not None
-    assert "no BlockLayer has room for its 4 pods together" in waiting.message
-    assert "s1/s1b2 has room for 0" in waiting.message
+    assert "no candidate topology nodes can accommodate job, desiredOfferSlot: 4" in waiting.message
+    assert "BlockLayer/s1/s1b2: 0" in waiting.message
 
 
 def test_what_is_counted_leaves_no_trace_on_the_nodes() -> None:

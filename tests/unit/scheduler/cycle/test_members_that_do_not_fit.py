@@ -145,12 +145,14 @@ def test_a_member_that_its_quota_refuses_is_named_beside_one_that_nodes_refuse()
     assert any(subject.startswith("quotas.") for subject in by_quota.wakes_on)
 
 
-def topology(story: Story) -> None:
-    layers = [
-        {"topologyLayer": "BlockLayer", "labelKey": ["block"]},
-        {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "BlockLayer"},
-    ]
-    document = {"metadata": {"name": "default"}, "spec": {"networkTopologySpec": layers}}
+BLOCKS = [
+    {"topologyLayer": "BlockLayer", "labelKey": ["block"]},
+    {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "BlockLayer"},
+]
+
+
+def topology(story: Story, layers: list[dict[str, Any]] | None = None) -> None:
+    document = {"metadata": {"name": "default"}, "spec": {"networkTopologySpec": layers or BLOCKS}}
     kind = ("scheduling.koordinator.sh", "clusternetworktopologies")
     story.say(object_subject(*kind, "", "default"), stored(document))
 
@@ -189,8 +191,48 @@ def test_a_gang_for_which_no_domain_has_any_room_says_what_its_members_lack_ther
     story.later(60)
     story.settle()
     found = waiting(story, "p0")
-    assert found.message.endswith("no node is in a BlockLayer: the labels that name it are missing")
+    assert found.message.endswith("no node is in a BlockLayer: the labels that name it are missing.")
     assert found.members == ()
+
+
+@pytest.mark.parametrize(
+    ("layer", "nodes", "least", "refused"),
+    [
+        # Room for 3 a node, of which each node or block gets 2.
+        ("NodeTopologyLayer", {"a": "b1", "b": "b1"}, 6, ["default/p4", "default/p5"]),
+        ("BlockLayer", {"a": "b1", "b": "b2"}, 6, ["default/p4", "default/p5"]),
+        # Three nodes of one block have room for 9, of which it gets 8.
+        ("BlockLayer", {"a": "b1", "b": "b1", "c": "b1"}, 9, ["default/p8"]),
+    ],
+)
+def test_a_gang_of_which_domains_get_multiples_says_who_is_left_over(
+    layer: str, nodes: dict[str, str], least: int, refused: list[str]
+) -> None:
+    story = Story()
+    layers: list[dict[str, Any]] = [
+        {"topologyLayer": "SpineLayer", "labelKey": ["spine"]},
+        {"topologyLayer": "BlockLayer", "parentTopologyLayer": "SpineLayer", "labelKey": ["block"]},
+        {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "BlockLayer"},
+    ]
+    topology(story, layers)
+    story.nodes(*(node(name, cpu="3", labels={"spine": "s", "block": block}) for name, block in nodes.items()))
+    spec = {
+        "gatherStrategy": [
+            {"layer": "SpineLayer", "strategy": "MustGather"},
+            {"layer": layer, "strategy": "PreferGather", "podCountMultiple": 2},
+        ]
+    }
+    annotation = {ANNOTATION_TOPOLOGY_SPEC: msgspec.json.encode(spec).decode()}
+    story.pods(*(member(f"p{i}", least, annotations=annotation) for i in range(least)))
+    story.settle()
+    assert not story.placed()
+    (members,) = waiting(story, "p0").members
+    assert list(members.names) == refused
+    (line, *_) = why_waiting(waiting(story, "p0"))
+    does = "does" if len(refused) == 1 else "do"
+    assert line.startswith(f"{', '.join(refused)} {does} not fit in SpineLayer s: 0/{len(nodes)} nodes: ")
+    assert f"not for 2 more pods in one {layer} (podCountMultiple)" in line
+    assert "a pod that is placed or leaves" in "".join(why_waiting(waiting(story, "p0")))
 
 
 def test_room_of_the_head_keeps_members_out_of_a_gang_behind_it_and_of_none_before_it() -> None:

@@ -138,8 +138,8 @@ def test_a_gang_that_would_rather_be_together_and_has_no_room_at_all_waits_for_w
     assert set(story.placed()) == {"full"}
     waiting = story.waiting("w-0")
     assert waiting is not None
-    expected = "gang group default/g waits: pod default/w-0 does not fit: 0/1 nodes are available: 1 Insufficient cpu"
-    assert waiting.message.startswith(expected)
+    expected = 'member Pod "default/w-0" is unschedulable with reason "0/1 nodes are available: 1 Insufficient cpu.'
+    assert expected in waiting.message
     story.later(60)
     story.budget("any", {"app": "any"}, allowed=1)
     story.settle()
@@ -152,8 +152,9 @@ def test_a_gang_that_must_be_together_waits_and_names_the_room_of_the_domains() 
     story.settle()
     assert story.placed() == {}
     assert message(story) == (
-        "gang group default/g waits: no BlockLayer has room for its 4 pods together: "
-        "s1/s1b1 has room for 2, s1/s1b2 has room for 2, s2/s2b3 has room for 2"
+        "0/3 nodes are available: no candidate topology nodes can accommodate job, desiredOfferSlot: 4, "
+        "topology topologyNode BlockLayer/s1/s1b1: 2;topology topologyNode BlockLayer/s1/s1b2: 2;"
+        "topology topologyNode BlockLayer/s2/s2b3: 2."
     )
     waiting = story.waiting("w-3")
     assert waiting is not None
@@ -170,7 +171,7 @@ def test_of_several_layers_with_must_gather_the_nearest_counts() -> None:
     story.pods(*members(4, rules("SpineLayer!", "BlockLayer!")))
     story.settle()
     assert story.placed() == {}
-    assert "no BlockLayer has room" in message(story)
+    assert "topologyNode BlockLayer/s1/s1b1: 2" in message(story)
 
 
 def test_neighbours_by_index_are_neighbours_in_the_network() -> None:
@@ -199,7 +200,7 @@ def test_a_replaced_pod_returns_to_the_domain_of_its_gang() -> None:
     story.pod(member("w-5", rules("BlockLayer!"), index="5"))
     story.settle()
     assert story.node_of("w-5") is None
-    assert message(story, "w-5").endswith("no BlockLayer has room for its pod: s1/s1b1 has room for 0")
+    assert message(story, "w-5").endswith("desiredOfferSlot: 1, topology topologyNode BlockLayer/s1/s1b1: 0.")
 
 
 @pytest.mark.parametrize(("selector", "expected"), [("app", "s1b1"), ("other", "s2b2")])
@@ -248,7 +249,7 @@ def test_a_gang_with_more_pods_than_its_minimum_is_placed_with_those_that_fit_to
     assert len(story.placed()) == 4
     story.later(31)
     story.settle()
-    assert "s1/s1b1 has room for 0" in message(story, "w-5")
+    assert "BlockLayer/s1/s1b1: 0" in message(story, "w-5")
 
 
 def test_pods_of_different_sizes_are_placed_together() -> None:
@@ -269,7 +270,7 @@ def test_nodes_without_the_labels_are_in_no_domain_but_the_clusters() -> None:
     story.nodes(node("bare-0"), node("bare-1"))
     story.pods(*members(4, rules("BlockLayer!")))
     story.settle()
-    assert "s1/s1b1 has room for 2" in message(story)
+    assert "BlockLayer/s1/s1b1: 2" in message(story)
     story.pods(*[member(f"v-{i}", rules("BlockLayer"), "h", least=6) for i in range(6)])
     story.settle()
     assert len(story.placed()) == 6
@@ -304,7 +305,7 @@ def test_without_a_network_topology_only_must_gather_waits_and_goes_on_once_it_i
     blocks(story, s1b1=2, s2b2=1)
     story.pods(*members(4, rules("BlockLayer!")))
     story.settle()
-    assert message(story).endswith("it must be in one BlockLayer, and there is no ClusterNetworkTopology named default")
+    assert message(story).endswith("it must be in one BlockLayer, and there is no ClusterNetworkTopology named default.")
     network(story)
     story.settle()
     assert blocks_of(story) == {"s1b1"}

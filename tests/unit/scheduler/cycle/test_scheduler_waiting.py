@@ -22,7 +22,7 @@ def test_the_line_names_the_nodes_by_reason_with_the_figures_of_the_nearest() ->
     assert waiting is not None
     assert waiting_line(waiting) == "0/4 nodes: 3 batch-cpu short by 1500m, 1 cpu usage 85% > 65%"
     assert waiting.message == (
-        "0/4 nodes are available: 3 Insufficient kubernetes.io/batch-cpu, 1 node(s) cpu usage exceed threshold."
+        "0/4 nodes are available: 1 node(s) cpu usage exceed threshold, 3 Insufficient kubernetes.io/batch-cpu."
     )
     assert "metrics.*" in waiting.wakes_on
     assert "node.*.resources" in waiting.wakes_on

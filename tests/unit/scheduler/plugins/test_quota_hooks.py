@@ -56,8 +56,9 @@ def test_a_hook_refuses_a_pod_that_its_quota_has_room_for() -> None:
     assert sorted(story.placed()) == [f"p{number:02}" for number in range(6)], "two of its eight cores stay free"
     waiting = story.waiting("p06")
     assert waiting is not None
-    assert waiting.message == "CheckPod failed for hook plugin reserve, err: 25% of team are for pods that stay"
-    assert [(reason.code, reason.detail) for reason in waiting.reasons] == [("quota", f"quota team: {waiting.message}")]
+    refusal = "CheckPod failed for hook plugin reserve, err: 25% of team are for pods that stay"
+    assert waiting.message == f"0/1 nodes are available: {refusal}."
+    assert [(reason.code, reason.detail) for reason in waiting.reasons] == [("quota", f"quota team: {refusal}")]
     assert {"quotas._.team", "quotas._.org"} < set(waiting.wakes_on), "it may have looked at any level"
 
 
@@ -84,7 +85,7 @@ def test_a_hook_is_not_asked_about_pods_that_the_rules_refuse_or_that_are_in_no_
     story.settle()
     waiting = story.waiting("big")
     assert waiting is not None
-    assert waiting.message.startswith("Insufficient quotas, quotaName: team")
+    assert waiting.message.startswith("0/1 nodes are available: Insufficient quotas, quotaName: team")
     assert hook.asked == []
 
 
@@ -123,7 +124,7 @@ def test_hooks_are_asked_before_the_ancestors_and_the_first_refusal_is_the_answe
     assert sorted(story.placed()) == ["a0", "a1"]
     waiting = story.waiting("b0")
     assert waiting is not None
-    assert waiting.message.startswith(message)
+    assert waiting.message.startswith(f"0/1 nodes are available: {message}")
 
 
 def factory(args: HookArgs) -> QuotaHook:

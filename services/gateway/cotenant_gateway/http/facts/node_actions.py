@@ -16,7 +16,8 @@ from cotenant.events.node.execution import Execution
 from cotenant.kinds.events import EVENTS
 from cotenant.log.contract import LogUnavailableError
 from cotenant.log.nats.log import NatsLog
-from cotenant_gateway.read_model.narration import Narrated, Narration, narrated_once
+from cotenant_gateway.read_model.narration import Narrated, narrated_once
+from cotenant_gateway.read_model.narrators import Narration
 from cotenant_gateway.read_model.selectors import Selector
 
 TOPICS = (

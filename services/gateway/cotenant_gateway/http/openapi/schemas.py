@@ -1,9 +1,10 @@
 """Schemas of the kinds, by Kubernetes' name.
 
-In: the registry of kinds. Out: for Kubernetes' own kinds its schemas (`kubernetes.json`, made by `tests.kubernetes_schemas`),
-which are complete; for the others those of the types that decode them. These leave out members that no service reads, which
-documents keep, so objects are marked `x-kubernetes-preserve-unknown-fields`. Lists that a strategic merge patch merges by a
-key say so by the table that the server itself merges by.
+In: the registry of kinds. Out: for Kubernetes' own kinds its schemas (`kubernetes.json`, made by `tests.kubernetes_schemas`);
+for the others those of the types that decode them, with the members that no service reads (`unread`). Both are complete but
+for objects marked `x-kubernetes-preserve-unknown-fields`, such as the status of the others, which services write. Documents
+keep members that a schema does not have. Lists that a strategic merge patch merges by a key say so by the table that the
+server itself merges by.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from msgspec import inspect
 from cotenant.api.definitions import KindDefinition, Registry
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.metadata import ObjectMeta
+from cotenant.api.objects.pod import PodSpec
 from cotenant.api.patching.strategic import MERGE_KEYS, PRIMITIVE_SETS
+from cotenant_gateway.http.openapi.unread import OPEN, OPEN_TYPES, UNREAD
 
 Schema = dict[str, Any]
 REF = "#/components/schemas/"
@@ -28,6 +31,8 @@ OBJECT_META = f"{_META}.ObjectMeta"
 STATUS = f"{_META}.Status"
 QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+_KUBERNETES_OWN: dict[type, str] = {ObjectMeta: OBJECT_META, PodSpec: "io.k8s.api.core.v1.PodSpec"}
+"""Types of which only some members are read, and the schemas that have them all."""
 _STATUS: Schema = {
     "type": "object",
     "description": "The answer to a request that returns no object.",
@@ -126,6 +131,7 @@ def _own(definition: KindDefinition) -> dict[str, Schema]:
     reference = _of_type(inspect.type_info(_decoded(definition)), prefix, found)
     own = found.pop(reference["$ref"].removeprefix(REF))
     named = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, **own.get("properties", {})}
+    named = {"status": OPEN, **UNREAD.get(kind.kind, {}), **named}
     own["properties"] = {**named, "metadata": {"$ref": REF + OBJECT_META}}
     return {**found, f"{prefix}.{kind.kind}": own}
 
@@ -153,12 +159,17 @@ def _of_type(info: inspect.Type, prefix: str, found: dict[str, Schema]) -> Schem
 
 def _of_struct(info: inspect.StructType, prefix: str, found: dict[str, Schema]) -> Schema:
     cls = info.cls
-    if cls is ObjectMeta:
-        return {"$ref": REF + OBJECT_META}
-    name = f"{prefix}.{cls.__name__.strip('_')}"
+    if cls in _KUBERNETES_OWN:
+        return {"$ref": REF + _KUBERNETES_OWN[cls]}
+    word = cls.__name__.strip("_")
+    name = f"{prefix}.{word}"
     if name not in found:
-        schema = found[name] = {"type": "object", "description": " ".join((cls.__doc__ or "").split()), PRESERVE: True}
-        schema["properties"] = {field.encode_name: _of_type(field.type, prefix, found) for field in info.fields}
+        schema: Schema = {"type": "object", "description": " ".join((cls.__doc__ or "").split())}
+        found[name] = schema
+        if word in OPEN_TYPES:
+            schema[PRESERVE] = True
+        own = {field.encode_name: _of_type(field.type, prefix, found) for field in info.fields}
+        schema["properties"] = {**own, **UNREAD.get(word, {})}
         required = [field.encode_name for field in info.fields if field.required]
         if required:
             schema["required"] = required

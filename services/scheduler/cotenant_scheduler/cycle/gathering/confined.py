@@ -1,7 +1,7 @@
 """Where a gang must be: in one domain of a layer of the network, with multiples of pods in each domain of some layers.
 
-In: the domains that come into question. Out: whether rows keep the rules, and rooms that do (for the head of the queue, which
-is kept room on nodes that are full so far: `cycle.ordering.queue_head`).
+In: the domains that come into question. Out: whether rows keep the rules; rooms that do (for the head of the queue, which
+is kept room on nodes that are full so far: `cycle.ordering.queue_head`); and a plan of all pods that a domain has room for.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 import numpy as np
 
+from cotenant.events.allocations import Gathered
+from cotenant_scheduler.cycle.gathering.plans import DomainSlots, GatheringPlan, distributed
 from cotenant_scheduler.state.columns import BoolArray, IntArray
 from cotenant_scheduler.state.network_domains import Levels
 
@@ -30,11 +32,20 @@ class NetworkDomain(msgspec.Struct, frozen=True, eq=False):
 class Confined:
     """The domains, that with the most room first."""
 
-    def __init__(self, domains: tuple[NetworkDomain, ...], levels: Levels, top: int, multiples: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        domains: tuple[NetworkDomain, ...],
+        levels: Levels,
+        top: int,
+        multiples: Mapping[str, int],
+        room: DomainSlots,
+    ) -> None:
         """`top`: the level of the layer; `multiples`: by name of a layer, above 1 each."""
         self.domains = domains
+        self.multiples = multiples
         self._levels = levels
         self._top = top
+        self._room = room
         self._multiples = {level: multiples[name] for level, name in enumerate(levels.names) if name in multiples}
         self._finest = max((top, *self._multiples))
 
@@ -48,6 +59,12 @@ class Confined:
                 return None
         numbers = self._levels.ids[self._top][taken]
         return next((domain for domain in self.domains if (numbers == domain.number).all()), None)
+
+    def fullest(self, domain: NetworkDomain) -> GatheringPlan:
+        """Return a plan of as many pods as a domain has room for with the multiples."""
+        rows, counts = distributed(self._levels, self._room, self.multiples, self._top, domain.number, domain.slots)
+        gathered = Gathered(layer=self._levels.names[self._top], domain=domain.path)
+        return GatheringPlan(rows, counts, gathered, exact=True)
 
     def fill(self, domain: NetworkDomain, wanted: int, take: Take, drop: Callable[[int], None]) -> int:
         """Take room for `wanted` pods in a domain, in their order, as far as there is any; return for how many. `drop`

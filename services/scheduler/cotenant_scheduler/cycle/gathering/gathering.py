@@ -52,12 +52,14 @@ SHOWN = 5
 
 class Attempt(msgspec.Struct, frozen=True):
     """Where a group is tried. `members`: its pods in the order of their index; `must`: the layer in one domain of which it must
-    be, empty for none; `reason`: why there is no plan that all of it fits into."""
+    be, empty for none; `reason`: why there is no plan that all of it fits into, and `slots` the room that there is, as
+    Koordinator words it."""
 
     members: tuple[PodRecord, ...]
     must: str
     plans: Iterable[GatheringPlan]
     reason: str = ""
+    slots: str = ""
     confined: Confined | None = None
     """With `must`, the domains that it may be in."""
 
@@ -154,8 +156,10 @@ class Gathering:
             NetworkDomain(domain, levels.paths[top][domain], slots.item(domain), np.flatnonzero(levels.ids[top] == domain))
             for domain in found[:TRIED]
         )
-        reason = "" if slots[allowed].max(initial=0) >= wanted else _short_of_room(levels, slots, top, found, wanted)
-        return Attempt(members, must, plans, reason, Confined(domains, levels, top, multiples))
+        confined = Confined(domains, levels, top, multiples, room)
+        if slots[allowed].max(initial=0) >= wanted:
+            return Attempt(members, must, plans, confined=confined)
+        return Attempt(members, must, plans, *_short_of_room(levels, slots, top, found, wanted), confined)
 
     def _plans(
         self, levels: Levels, room: DomainSlots, multiples: Mapping[str, int], top: int, allowed: BoolArray, wanted: int
@@ -219,12 +223,16 @@ def _order(levels: Levels, room: DomainSlots, level: int, domain: int) -> tuple[
         level -= 1
 
 
-def _short_of_room(levels: Levels, slots: IntArray, level: int, domains: Sequence[int], wanted: int) -> str:
-    """Say how much room the domains have, those with the most first."""
+def _short_of_room(levels: Levels, slots: IntArray, level: int, domains: Sequence[int], wanted: int) -> tuple[str, str]:
+    """Say how much room the domains have, those with the most first: in a sentence, and in Koordinator's words."""
     layer, paths = levels.names[level], levels.paths[level]
     if not domains:
-        return f"no node is in a {layer}: the labels that name it are missing"
-    shown = [f"{paths[domain] or 'cluster'} has room for {slots.item(domain)}" for domain in domains[:SHOWN]]
-    more = f" and {len(domains) - SHOWN} more with no more room" if len(domains) > SHOWN else ""
+        return f"no node is in a {layer}: the labels that name it are missing", ""
+    rooms = [(paths[domain] or "cluster", slots.item(domain)) for domain in domains[:SHOWN]]
+    left = len(domains) - SHOWN
     pods = "its pod" if wanted == 1 else f"its {wanted} pods together"
-    return f"no {layer} has room for {pods}: {', '.join(shown)}{more}"
+    sentence = f"no {layer} has room for {pods}: {', '.join(f'{name} has room for {count}' for name, count in rooms)}"
+    listed = ";".join(f"topology topologyNode {layer}/{name}: {count}" for name, count in rooms)
+    if left > 0:
+        sentence, listed = f"{sentence} and {left} more with no more room", f"{listed};{left} more with no more"
+    return sentence, f"desiredOfferSlot: {wanted}, {listed}"

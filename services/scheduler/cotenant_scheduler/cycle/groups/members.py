@@ -3,8 +3,8 @@
 In: a group that waits, and the state at the end of a decision. Out: its members that do not fit beside those before them, from
 a trial of the group that does not end at the first. They are given by kind, as members that are charged alike and have the
 same demands on reservations are refused alike: the names, the reasons of the nodes, and the node that is nearest to taking
-them; of a group that must be in one domain of the network, in the domain that has the most room for it. What the trial places
-is taken back.
+them; of a group that must be in one domain of the network, in the domain that has the most room for it, with the multiples of
+pods that its layers get. What the trial places is taken back.
 
 Cost: one more trial of the group, and one evaluation for each kind that does not fit, in a decision that stores a waiting
 event of the group (`WaitingPods.decide`); nothing in others, and nothing for a group that is placed. Bounds: KINDS are
@@ -13,7 +13,7 @@ described, with NAMED names each; behind the first member that does not fit, TRI
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from cotenant.events.allocations import Gathered
 from cotenant.events.envelope import Event
-from cotenant.events.placements import RefusedMembers
+from cotenant.events.placements import RefusedMembers, WaitingReason
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.gathering.confined import NetworkDomain
 from cotenant_scheduler.cycle.gathering.gathering import Gathering
@@ -30,9 +30,9 @@ from cotenant_scheduler.cycle.gathering.plans import GatheringPlan
 from cotenant_scheduler.cycle.groups.trials import GroupTrial, GroupTrials
 from cotenant_scheduler.cycle.ordering.queue_head import QueueHead
 from cotenant_scheduler.cycle.queue import GroupClass, QueueEntry, WaitingTemplate
-from cotenant_scheduler.cycle.waiting import WaitingPods
+from cotenant_scheduler.cycle.waiting import OF_TOPOLOGY, WaitingPods
 from cotenant_scheduler.framework.results import CachedResults
-from cotenant_scheduler.state.counting import PodKey
+from cotenant_scheduler.state.counting import PodKey, shown_name
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import Charge, PodRecord
 
@@ -75,16 +75,18 @@ class MembersThatDoNotFit:
             return (), 0
         records = tuple(record for record in entry.records if not self._assumed.holds(record.key))
         plan: GatheringPlan | None = None
+        multiples: Mapping[str, int] = {}
         attempt = self._gathering.attempt(QueueEntry(entry.order, records), group, now) if records else None
         if attempt is not None and attempt.must:
             if attempt.confined is None or not attempt.confined.domains:
                 return (), 0  # no domain comes into question, whatever the members request
-            plan = self._anywhere_in(attempt.confined.domains[0], attempt.must)
+            domain, multiples = attempt.confined.domains[0], attempt.confined.multiples
+            plan = attempt.confined.fullest(domain) if multiples else self._anywhere_in(domain, attempt.must)
             records = attempt.members
         bound: list[Event] = []
         trial = self._trials.start(bound)
         try:
-            return self._refused(trial, group, records, now, bound, plan)
+            return self._refused(trial, group, records, now, bound, plan, multiples)
         finally:
             self._trials.take_back(trial, bound)
 
@@ -102,6 +104,7 @@ class MembersThatDoNotFit:
         now: datetime,
         bound: list[Event],
         plan: GatheringPlan | None,
+        multiples: Mapping[str, int],
     ) -> tuple[tuple[RefusedMembers, ...], int]:
         kinds: dict[_Kind, _Refused] = {}
         index = one_by_one = tried = left = 0
@@ -129,12 +132,19 @@ class MembersThatDoNotFit:
             tried += bool(kinds) or refused is not None
             if refused is not None:
                 if kind is None:
-                    kind = kinds[charge, record.ask] = _Refused([], self._reason(record, charge, plan, refused, trial))
+                    reason = self._reason(record, charge, plan, multiples, refused, trial)
+                    kind = kinds[charge, record.ask] = _Refused([], reason)
                 kind.members.append(record.key)
         return tuple(kind.told() for kind in kinds.values()), left
 
     def _reason(
-        self, record: PodRecord, charge: Charge, plan: GatheringPlan | None, refused: WaitingTemplate, trial: GroupTrial
+        self,
+        record: PodRecord,
+        charge: Charge,
+        plan: GatheringPlan | None,
+        multiples: Mapping[str, int],
+        refused: WaitingTemplate,
+        trial: GroupTrial,
     ) -> RefusedMembers:
         """Return why a member does not fit, without the names."""
         waiting = refused.waiting
@@ -147,7 +157,17 @@ class MembersThatDoNotFit:
         if plan is not None:
             nodes = len(plan.rows)
             where = f"{plan.gathered.layer} {plan.gathered.domain}".rstrip()
+            taking = int(np.count_nonzero(evaluation.keys[plan.rows] >= 0))
+            if multiples and taking:
+                reasons = (*reasons, _left_over(taking, multiples))
+                wakes_on = tuple(sorted({*wakes_on, *OF_TOPOLOGY}))
         return RefusedMembers(where=where, nodes=nodes, reasons=reasons, wakes_on=wakes_on)
+
+
+def _left_over(nodes: int, multiples: Mapping[str, int]) -> WaitingReason:
+    """Why nodes that have room for a member do not take it."""
+    more = " or ".join(f"for {multiple} more pods in one {layer}" for layer, multiple in multiples.items())
+    return WaitingReason(code="network-topology", count=nodes, detail=f"with room, but not {more} (podCountMultiple)")
 
 
 class _Refused(msgspec.Struct):
@@ -157,5 +177,5 @@ class _Refused(msgspec.Struct):
     reason: RefusedMembers
 
     def told(self) -> RefusedMembers:
-        names = tuple(f"{namespace}/{name}" for namespace, name in self.members[:NAMED])
+        names = tuple(map(shown_name, self.members[:NAMED]))
         return msgspec.structs.replace(self.reason, names=names, count=len(self.members))

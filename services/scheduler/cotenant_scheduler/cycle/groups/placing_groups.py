@@ -141,7 +141,7 @@ class PlacingGroups:
                 return trial
         trial = first or self._trials.start(bound)
         if attempt.reason:
-            trial.refused = self._waiting.of_topology(group, attempt.reason)
+            trial.refused = self._waiting.of_topology(group, attempt.reason, attempt.slots)
         elif first is None:
             record = attempt.members[0]
             group.stamp = None  # its template is about the group: it is not one to use again for a member

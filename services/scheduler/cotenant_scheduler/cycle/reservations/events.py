@@ -152,6 +152,9 @@ def waits(record: ReserveRecord, template: Waiting, causes: Sequence[str], now: 
         wakes_on=template.wakes_on,
         priority=template.priority,
         nomination=template.nomination,
+        member=template.member,
+        members=template.members,
+        members_not_tried=template.members_not_tried,
         at=now,
     )
     subject = reservation_status_subject(record.name)

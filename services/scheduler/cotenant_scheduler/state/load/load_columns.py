@@ -19,6 +19,7 @@ from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs, Thresho
 from cotenant_scheduler.state.load.load_estimate import (
     MICROSECONDS,
     AssignedPod,
+    NodeEstimate,
     NodeReport,
     Vector,
     estimate_node,
@@ -210,6 +211,11 @@ class LoadColumns:
         self.node_view[:, row] = node_view(report, sums, kind, seconds)
         self.score_view[:, row] = node_view(report, sums, self._score_kind, self._score_seconds)
         self.prod_view[:, row] = prod_view(sums)
+
+    def estimate(self, row: int, assigned: Iterable[tuple[tuple[str, str], AssignedPod]]) -> NodeEstimate:
+        """Return the sums over the pods assigned to a row, which its views are made from."""
+        report = self._reports.get(row) or NodeReport()
+        return estimate_node(report, assigned, len(self.resources), self.args.prod_usage_include_sys)
 
     def reports(self, row: int, key: tuple[str, str]) -> bool:
         """Return whether the node's report has a usage of this pod."""
