@@ -87,7 +87,10 @@ class Walk:
             return False
         if self._begun_in is None:
             self._begun_in = self._states()
-        return alike.refused_in == self._begun_in.quotas or alike.refused_in == self._begun_in.by_nodes(alike)
+        refused, begun = alike.refused_in, self._begun_in
+        assert refused is not None
+        # Nodes change more often than a quota, whose version costs more to find.
+        return refused == begun.quotas or (refused[: len(begun.nodes)] == begun.nodes and refused == begun.by_nodes(alike))
 
     def finish(self) -> None:
         """End the pass: remember the state in which classes were refused. What was tried and rolled back has changed versions
