@@ -91,6 +91,8 @@ def test_a_verdict_tells_what_was_run_and_what_was_checked() -> None:
     [
         ('{"at_ms":1,"kind":"crush","target":"scheduler/a"}', "kind 'crush' is none of"),
         ('{"at_ms":1,"kind":"node","target":"n0","args":{"cpu":4000}}', "memory_gib must be an integer"),
+        ('{"at_ms":-1,"kind":"crash","target":"n0"}', "line 2: Expected `int` >= 0"),
+        ('{"at_ms":1000000000000000000,"kind":"crash","target":"n0"}', "line 2: Expected `int` <= 2592000000"),
     ],
 )
 def test_an_edited_schedule_that_says_nonsense_is_refused_with_the_entry(tmp_path: Path, line: str, wrong: str) -> None:
@@ -109,3 +111,18 @@ def test_many_seeds_stop_at_the_first_broken_promise_with_a_table_and_the_comman
     assert lines[0].endswith("BROKEN 4 batch_follows_from_its_samples")
     assert "broken: 1" in lines
     assert lines[-1] == "again:  cotenant simulate --chaos --seed 1 --for 2m --nodes 2"
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        (ChaosOptions(seed=0, span="99999999h", span_seconds=99999999 * 3600.0), "99999999h: a run with faults takes 30 days"),
+        (ChaosOptions(seed=0, span="10m", span_seconds=600, seeds="1..1000000000000000000"), "more than 1000000 seeds"),
+        (ChaosOptions(seed=0, span="10m", span_seconds=600, seeds="9..1"), "there are no seeds in it"),
+        (ChaosOptions(seed=0, span="10m", span_seconds=600, seeds="x" * 1_000_000), "expected FIRST..LAST"),
+    ],
+)
+def test_more_than_a_run_can_be_is_refused_at_once(options: ChaosOptions, wrong: str) -> None:
+    with pytest.raises(click.BadParameter, match=wrong) as refused:
+        simulate_chaos(options)
+    assert len(refused.value.message) < 200

@@ -334,7 +334,7 @@ class SchedulerCore:
         pods that end on them, disruption budgets, the layers of the network."""
         quotas = self.ledger.version, self.nodes.count
         changed = self.reservations.changed.position, self._topology.version
-        nodes = (*quotas, *self.nodes.state, *self._preemption.state, *changed)
+        nodes = (self.nodes.count, *self.nodes.state, *self._preemption.state, *changed)
         return States(quotas, nodes)
 
     def _regroup_pods(self) -> None:

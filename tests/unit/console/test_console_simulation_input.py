@@ -146,6 +146,12 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         parse_duration_seconds(text)
 
 
+@pytest.mark.parametrize("text", ["3651d", "999999999999999h", "9" * 400, "9" * 400 + "h"])
+def test_a_duration_of_more_than_ten_years_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is longer than 3650 days"):
+        parse_duration_seconds(text)
+
+
 def test_a_column_is_the_time_weighted_mean_and_a_value_holds_until_the_next() -> None:
     assert column_means([(0, 10.0), (5, 30.0)], 0, 10, 2) == [10.0, 30.0]
     assert column_means([(2.5, 40.0)], 0, 10, 2) == [20.0, 40.0]

@@ -313,9 +313,10 @@ class Placing:
         walk.close(by_nodes=True)
 
     def _with_rooms(self) -> States:
-        """The states, with the rooms that are kept for the queue's head."""
+        """The states, with the rooms that are kept for the queue's head. In fair order all quotas say who is tried first."""
         states = self._states()
-        return States(states.quotas, (*states.nodes, self.head.version))
+        quotas, of_quota = ((), self._quotas.ledger.version_of) if self._shares is None else (states.quotas, None)
+        return States(states.quotas, (*quotas, *states.nodes, self.head.version), of_quota)
 
     def _run(self, walk: Walk, alike: EquivalenceClass, left: int) -> PodRun:
         """Return the run of pods of one shape at the head of the queue that their quotas admit, in so many events; empty where

@@ -27,10 +27,11 @@ from cotenant_verification.chaos.report import (
 from cotenant_verification.chaos.run import Progress, Result, run, schedule_of
 from cotenant_verification.chaos.shrink import shrink, until
 from cotenant_verification.simulate.openb import TraceError, read_trace
-from cotenant_verification.workload.schedule import Schedule, ScheduleError, read_schedule, write_schedule
+from cotenant_verification.workload.schedule import MOST_SPAN_S, Schedule, ScheduleError, read_schedule, write_schedule
 
 LEAST_SPAN = 10.0
 """Seconds. Services load and machines join in the first four."""
+MOST_SEEDS = 1_000_000
 
 
 class ChaosOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +54,10 @@ def simulate_chaos(options: ChaosOptions) -> int:
     """Run it; return the exit code."""
     if not options.schedule and options.span_seconds < LEAST_SPAN:
         raise click.BadParameter(f"{options.span}: a run with faults takes {LEAST_SPAN:.0f}s at least", param_hint="--for")
+    if options.span_seconds > MOST_SPAN_S:
+        raise click.BadParameter(
+            f"{options.span}: a run with faults takes {MOST_SPAN_S // 86_400} days at most", param_hint="--for"
+        )
     try:
         if options.seeds:
             return _many(options)
@@ -159,13 +164,15 @@ def seeds_of(text: str) -> list[int]:
     try:
         first, dots, last = text.partition("..")
         if dots:
-            seeds = list(range(int(first), int(last) + 1))
+            seeds = list(range(int(first), min(int(last), int(first) + MOST_SEEDS) + 1))
         else:
             seeds = [int(part) for part in text.split(",")]
     except ValueError as error:
-        raise click.BadParameter(f"{text!r}: expected FIRST..LAST or numbers with commas", param_hint="--seeds") from error
+        raise click.BadParameter(f"{text[:80]!r}: expected FIRST..LAST or numbers with commas", param_hint="--seeds") from error
+    if len(seeds) > MOST_SEEDS:
+        raise click.BadParameter(f"{text[:80]!r}: more than {MOST_SEEDS} seeds", param_hint="--seeds")
     if not seeds or min(seeds) < 0:
-        raise click.BadParameter(f"{text!r}: there are no seeds in it", param_hint="--seeds")
+        raise click.BadParameter(f"{text[:80]!r}: there are no seeds in it", param_hint="--seeds")
     return seeds
 
 

@@ -15,7 +15,7 @@ import msgspec
 from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.events.allocations import Allocation, ReservationUsed
-from cotenant.events.placements import Hold, Nomination, Placement, Waiting
+from cotenant.events.placements import Hold, Nomination, Placement
 from cotenant.events.reservations import ReservationShare
 from cotenant_verification.bench.audit.acting import counted_twice, used_by
 from cotenant_verification.bench.audit.rooms import PodRequirements, need_of
@@ -48,9 +48,8 @@ def held_by_reservations(view: LogView) -> Iterator[Held]:
 
 def held_by_nominated(view: LogView, priority: int) -> Iterator[Held]:
     """The rooms of the nominated pods of a priority and above."""
-    for event in view.last.values():
-        waiting = event.data
-        if not isinstance(waiting, Waiting) or waiting.nomination is None or waiting.priority < priority:
+    for waiting in view.kept_rooms.values():
+        if waiting.nomination is None or waiting.priority < priority:
             continue
         head = view.pods.get((waiting.namespace, waiting.name))
         if head is None or head.metadata.uid != waiting.uid or view.places[waiting.uid]:

@@ -27,7 +27,7 @@ from cotenant.events.node.metrics import NodeMetricComputed
 from cotenant.events.node.resources import NodeResources
 from cotenant.events.node.runs import ExecutorStatus, RunStatus, reports_stop
 from cotenant.events.objects import ObjectDeleted, ObjectStored
-from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.reservations import ReservationShare
 from cotenant.log.contract import LOG
@@ -67,6 +67,8 @@ class LogView:
         """Node to pod to the placement that holds a place."""
         self.shares: dict[str, dict[str, Event]] = defaultdict(dict)
         """Node to reservation to the share that it holds."""
+        self.kept_rooms: dict[str, Waiting] = {}
+        """Subject to a waiting event that says where room is kept: for a nominated pod, or for the queue's head."""
         self.places: dict[str, set[str]] = defaultdict(set)
         """Pod's uid to the nodes that hold a place for it."""
         self.ended_runs: dict[tuple[str, str], int] = {}
@@ -82,7 +84,7 @@ class LogView:
         """(job, pod's uid) to the job when its eviction was ordered, for as long as a limit looks back."""
         self.configs: dict[str, str] = {}
         """Digest to the text of a configuration, as start markers state it."""
-        self.versions: dict[str, list[Event]] = defaultdict(list)
+        self.versions: dict[str, deque[Event]] = defaultdict(lambda: deque(maxlen=KEPT_VERSIONS))
         """Recent versions of the basis of decisions: nodes, quotas, namespaces, profiles."""
         self.declared: dict[str, dict[str, None]] = defaultdict(dict)
         """Nodes, namespaces, profiles: all subjects that ever existed, in order of appearance."""
@@ -92,7 +94,7 @@ class LogView:
         """When a lost node of each zone got the NoExecute taint last."""
         self.needs = RequirementsCache()
         self.pods: dict[tuple[str, str], ObjectHead] = {}
-        self._ended_at: dict[str, int] = {}
+        self.ended_at: dict[str, int] = {}
         """The sequence at which a pod had run to its end, by uid."""
         self._replicas: deque[tuple[int, str, int]] = deque(maxlen=REMEMBERED_REPLICAS)
         """Recent changes of the number of pods of controllers: sequence, controller, +1 or -1."""
@@ -140,6 +142,10 @@ class LogView:
         data = event.data
         if isinstance(data, Placement):
             self._see_placement(event, data)
+        elif isinstance(data, Waiting):
+            self.kept_rooms.pop(event.subject, None)
+            if not event.tombstone and (data.nomination is not None or data.hold is not None):
+                self.kept_rooms[event.subject] = data
         elif isinstance(data, ReservationShare):
             if event.tombstone:
                 self.shares[data.node].pop(data.name, None)
@@ -152,7 +158,7 @@ class LogView:
             if placed is not None and isinstance(placed.data, Placement):
                 self.stopped.add((data.node, placed.data.uid))
         elif isinstance(data, ExecutorStatus | NodeCondition | NodeResources | NodeMetricComputed | QuotaRuntime):
-            self._keep(event)
+            self.versions[event.subject].append(event)
             if isinstance(data, QuotaRuntime):
                 self.charges.publish(event, data)
             elif isinstance(data, NodeMetricComputed):
@@ -184,20 +190,15 @@ class LogView:
 
     def _see_end(self, event: Event, data: RunStatus) -> None:
         self.ended_runs.setdefault((data.node, data.uid), event.sequence)
-        self._ended_at.setdefault(data.uid, event.sequence)
+        self.ended_at.setdefault(data.uid, event.sequence)
         placed = self.placed[data.node].get((data.namespace, data.name))
         if placed is not None and isinstance(placed.data, Placement) and placed.data.uid == data.uid:
             self.charges.end(placed.data, event.sequence)
 
-    def _keep(self, event: Event) -> None:
-        kept = self.versions[event.subject]
-        kept.append(event)
-        del kept[:-KEPT_VERSIONS]
-
     def _see_object(self, event: Event, data: ObjectStored | ObjectDeleted) -> None:
         parts = tokens(event.subject)
         if parts[2] in ("nodes", "namespaces", "clustercolocationprofiles"):
-            self._keep(event)
+            self.versions[event.subject].append(event)
             self.declared[parts[2]][event.subject] = None
         if parts[1:3] != ("core", "pods"):
             return
@@ -218,7 +219,7 @@ class LogView:
         """Return how many pods of a workload had not ended at a recent sequence: a pod that has run to its end is no replica,
         although its object exists."""
         now = sum(
-            workload in pod.metadata.controllers and not 0 < self._ended_at.get(pod.metadata.uid, 0) <= sequence
+            workload in pod.metadata.controllers and not 0 < self.ended_at.get(pod.metadata.uid, 0) <= sequence
             for pod in self.pods.values()
         )
         return now - sum(change for at, controller, change in self._replicas if at > sequence and controller == workload)

@@ -89,14 +89,13 @@ def no_waiting_pod_fits(moment: Moment) -> Wrong:
     has that reason, and no other does. Nodes with a nominated pod or reserved room, and nodes that
     have just changed, are left out."""
     view = moment.view
-    ended = {uid for _, uid in view.ended_runs}
     present, earlier, changed, left = now_and_before(moment)
     promised = nodes_with_rooms(view)
     held = cache(lambda folded: view.charges.held(folded, view.charges.published()))
     used = cache(lambda tree, folded: used_by(held(folded), tree, published(view, tree, folded)))
     for (namespace, name), head in sorted(view.pods.items()):
         uid = head.metadata.uid
-        if view.places[uid] or head.metadata.deletion_timestamp is not None or uid in ended:
+        if view.places[uid] or head.metadata.deletion_timestamp is not None or uid in view.ended_at:
             continue
         subject = pod_subject(namespace, name)
         event = view.last.get(waiting_subject(namespace, name))
@@ -167,10 +166,13 @@ def now_and_before(moment: Moment) -> tuple[Filters, Filters, set[str], bool]:
 
 def nodes_with_rooms(view: LogView) -> set[str]:
     """Return the nodes with a nominated pod, with room that is reserved for the queue's head, or with a reservation."""
-    waiting = [event.data for event in view.last.values() if isinstance(event.data, Waiting)]
-    nominated = {data.nomination.node for data in waiting if data.nomination is not None}
     reserved = {node for node, shares in view.shares.items() if shares}
-    return nominated | reserved | {data.hold.node for data in waiting if data.hold is not None}
+    return reserved.union(*(rooms_of(waiting) for waiting in view.kept_rooms.values()))
+
+
+def rooms_of(waiting: Waiting) -> Iterator[str]:
+    """The nodes with room that is kept for a waiting pod."""
+    return (room.node for room in (waiting.nomination, waiting.hold) if room is not None)
 
 
 def admitted(view: LogView, pod: Pod, used_by_quota: Used, folded: int) -> bool:

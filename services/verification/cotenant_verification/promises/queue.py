@@ -25,6 +25,8 @@ from functools import cache
 from itertools import takewhile
 from typing import NamedTuple
 
+import msgspec
+
 from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.domain.gangs import gang_name
 from cotenant.domain.quota.names import LABEL_QUOTA
@@ -33,6 +35,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Hold, Placement, Waiting
 from cotenant.events.reservations import ReservationShare
+from cotenant.model.by_identity import by_identity
 from cotenant.model.subjects import executor_subject, pod_subject, waiting_subject
 from cotenant_verification.bench.audit.rooms import need_of
 from cotenant_verification.checks.filters import Filters
@@ -47,6 +50,7 @@ from cotenant_verification.promises.filters import (
     nodes_with_rooms,
     now_and_before,
     placements_before,
+    rooms_of,
 )
 from cotenant_verification.promises.gangs import in_gang
 from cotenant_verification.promises.placements import new_placements
@@ -56,6 +60,8 @@ HEADS = 3
 """Pods at the head of the queue that promise 26 looks at."""
 LARGE = 700
 """Events of a commit whose decision may have ended before the end of the queue."""
+MANIFESTS = 4096
+"""Pods' manifests that are remembered as read."""
 
 Position = tuple[int, str, str, str]
 
@@ -114,9 +120,8 @@ def no_room_of_the_head_is_taken(view: LogView, seen: CommitSeen) -> Wrong:
 def _rooms(view: LogView, changed: set[str]) -> dict[str, list[WaitingHead]]:
     """By node, the pods for which room is reserved: by waiting events that this commit leaves as they are."""
     found: dict[str, list[WaitingHead]] = {}
-    for subject, event in view.last.items():
-        data = event.data
-        if event.tombstone or not isinstance(data, Waiting) or data.hold is None or subject in changed:
+    for subject, data in view.kept_rooms.items():
+        if data.hold is None or subject in changed:
             continue
         head = view.pods.get((data.namespace, data.name))
         if head is None or head.metadata.uid != data.uid or head.metadata.deletion_timestamp is not None:
@@ -193,23 +198,29 @@ def _key(pod: Pod) -> tuple[str, str]:
 
 def _wait_for_nodes(view: LogView, folded: int) -> Iterator[Pod]:
     """The pods that wait for a node alone, as of a sequence."""
-    ended = {uid for _, uid in view.ended_runs}
     held = {key for there in view.placed.values() for key in there}
     for key, head in view.pods.items():
-        if view.places[head.metadata.uid] or head.metadata.uid in ended or key in held:
+        if view.places[head.metadata.uid] or head.metadata.uid in view.ended_at or key in held:
             continue
         event = view.last[pod_subject(*key)]
         if event.sequence > folded or not isinstance(event.data, ObjectStored):
             continue
-        document = event.data.object
-        pod = decode_pod(document)
-        metadata, spec = pod.metadata, pod.spec
-        if metadata.uid != head.metadata.uid or metadata.deletion_timestamp is not None or gates_of(document):
-            continue
-        if spec.node_name or spec.affinity or spec.topology_spread_constraints or metadata.labels.get(LABEL_QUOTA):
-            continue
-        if ANNOTATION_AFFINITY not in metadata.annotations and not in_gang(document):
+        pod = _if_it_needs_a_node_alone(event.data.object)
+        if pod is not None and pod.metadata.uid == head.metadata.uid:
             yield pod
+
+
+def _read_if_it_needs_a_node_alone(document: msgspec.Raw) -> Pod | None:
+    """Return the pod of a manifest, unless it waits for something else or its place depends on other pods'."""
+    pod = decode_pod(document)
+    metadata, spec = pod.metadata, pod.spec
+    if metadata.deletion_timestamp is not None or gates_of(document) or in_gang(document):
+        return None
+    elsewhere = spec.node_name or spec.affinity or spec.topology_spread_constraints or metadata.labels.get(LABEL_QUOTA)
+    return None if elsewhere or ANNOTATION_AFFINITY in metadata.annotations else pod
+
+
+_if_it_needs_a_node_alone = by_identity(_read_if_it_needs_a_node_alone, remembered=MANIFESTS)
 
 
 def _nodes_with_changed_rooms(view: LogView, events: Iterable[Event]) -> set[str]:
@@ -221,5 +232,5 @@ def _nodes_with_changed_rooms(view: LogView, events: Iterable[Event]) -> set[str
             if isinstance(data, ReservationShare):
                 found.add(data.node)
             elif isinstance(data, Waiting):
-                found.update(room.node for room in (data.nomination, data.hold) if room is not None)
+                found.update(rooms_of(data))
     return found

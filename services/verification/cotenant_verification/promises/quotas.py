@@ -235,12 +235,11 @@ def _asked_by_pods(moment: Moment) -> tuple[dict[str, Counter[str]], dict[str, C
     """By quota: what its pods that have not ended request; and the requests of those that name a node and have no placement
     yet."""
     view = moment.view
-    ended = {uid for _, uid in view.ended_runs}
     asked: dict[str, Counter[str]] = defaultdict(Counter)
     claimed: dict[str, Counter[str]] = defaultdict(Counter)
     for (namespace, name), head in sorted(view.pods.items()):
         quota, uid = head.metadata.labels.get(LABEL_QUOTA, ""), head.metadata.uid
-        if not quota or uid in ended:
+        if not quota or uid in view.ended_at:
             continue
         pod = view.pod(namespace, name)
         requests = _resized(view, namespace, name, uid) or pod_requests(pod)

@@ -26,7 +26,7 @@ from cotenant_verification.checks.filters import Filters
 from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import LogView
 from cotenant_verification.checks.needs import gates_of
-from cotenant_verification.promises.filters import JUST_NOW, now_and_before
+from cotenant_verification.promises.filters import JUST_NOW, now_and_before, rooms_of
 from cotenant_verification.promises.gangs import StatedGang, gang_of
 
 PodKey = tuple[str, str]
@@ -78,7 +78,6 @@ def _groups(view: LogView) -> tuple[dict[frozenset[str], dict[PodKey, str]], dic
     found: dict[frozenset[str], dict[PodKey, str]] = defaultdict(dict)
     gangs: dict[str, StatedGang] = {}
     had: Counter[str] = Counter()
-    ended = {uid for _, uid in view.ended_runs}
     for key, head in view.pods.items():
         stored = view.last[pod_subject(*key)].data
         if not isinstance(stored, ObjectStored):
@@ -89,7 +88,9 @@ def _groups(view: LogView) -> tuple[dict[frozenset[str], dict[PodKey, str]], dic
         gangs[gang.name] = gang
         if view.places[head.metadata.uid]:
             had[gang.name] += 1
-        elif head.metadata.deletion_timestamp is None and head.metadata.uid not in ended and not gates_of(stored.object):
+            continue
+        over = head.metadata.deletion_timestamp is not None or head.metadata.uid in view.ended_at
+        if not over and not gates_of(stored.object):
             found[gang.group][key] = gang.name
     return found, gangs, had
 
@@ -109,10 +110,9 @@ def _waits_for_something_else(moment: Moment, members: Collection[PodKey]) -> bo
 def _promised_to_others(view: LogView, members: Collection[PodKey]) -> set[str]:
     """The nodes with a reservation, and those where room is held for another pod."""
     found = {node for node, shares in view.shares.items() if shares}
-    for event in view.last.values():
-        data = event.data
-        if isinstance(data, Waiting) and (data.namespace, data.name) not in members:
-            found.update(room.node for room in (data.nomination, data.hold) if room is not None)
+    for waiting in view.kept_rooms.values():
+        if (waiting.namespace, waiting.name) not in members:
+            found.update(rooms_of(waiting))
     return found
 
 

@@ -21,6 +21,12 @@ SETTLE_MS = 4_000
 LONG_MS = 600_000
 """Shorter runs have no PodGroups and no quota profiles: these come, change and go within minutes."""
 
+MOST_SPAN_S = 30 * 86_400
+MOST_NODES = 1_000
+
+Moment = Annotated[int, msgspec.Meta(ge=0, le=MOST_SPAN_S * 1000)]
+"""Milliseconds since the start."""
+
 
 def moments(chance: Random, every_ms: int, until_ms: int) -> Iterator[float]:
     """Yield moments from SETTLE_MS to before `until_ms`, `every_ms` apart on average."""
@@ -47,7 +53,7 @@ class ScheduleError(ValueError):
 class ScheduleEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that happens. `fault` False: a step of the workload. Times are in milliseconds since the start."""
 
-    at_ms: int
+    at_ms: Moment
     kind: str
     target: str = ""
     fault: bool = False
@@ -67,19 +73,15 @@ class ScheduleEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return str(self.args[name])
 
 
-NotNegative = Annotated[int, msgspec.Meta(ge=0)]
-Positive = Annotated[int, msgspec.Meta(ge=1)]
-
-
 class Header(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters of a run beside its entries. Faults and workload come before `span_ms`; the rest is the idle phase."""
 
     seed: int
-    span_ms: NotNegative
-    nodes: NotNegative
-    hop_ms: Positive
-    replicas: Positive = 2
-    tombstone_s: Positive = TOMBSTONE_TTL_SECONDS
+    span_ms: Moment
+    nodes: Annotated[int, msgspec.Meta(ge=0, le=MOST_NODES)]
+    hop_ms: Annotated[int, msgspec.Meta(ge=1, le=60_000)]
+    replicas: Annotated[int, msgspec.Meta(ge=1, le=2)] = 2
+    tombstone_s: Annotated[int, msgspec.Meta(ge=1, le=MOST_SPAN_S)] = TOMBSTONE_TTL_SECONDS
     """How long tombstones stay: shortened, they run out within a run, and their subjects hold nothing."""
 
 

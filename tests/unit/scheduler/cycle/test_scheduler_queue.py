@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from cotenant.domain.quota.membership import Membership
 from cotenant.events.placements import Nomination, Waiting
 from cotenant_scheduler.cycle.ordering.cursor import Cursor
 from cotenant_scheduler.cycle.ordering.walk import States, Walk
@@ -55,9 +56,11 @@ def record(name: str, shape: Shape = SMALL, *, priority: int = 0, minute: int = 
     return found
 
 
-def put(queue: PodQueue, found: PodRecord, together: Together | None = None) -> EquivalenceClass:
+def put(
+    queue: PodQueue, found: PodRecord, together: Together | None = None, of: Membership | None = None
+) -> EquivalenceClass:
     assert found.facts is not None
-    return queue.put(found, found.facts, None, True, together)
+    return queue.put(found, found.facts, of, True, together)
 
 
 def queued(*records: PodRecord) -> tuple[PodQueue, EquivalenceClass]:
@@ -346,6 +349,34 @@ def test_what_was_refused_in_this_very_state_is_passed_over_until_something_is_p
     fourth = Walk(queue, lambda: States((2,), (1, 2)))
     assert asked(fourth) == ["l0", "f0", "l1"], "quotas changed, nodes did not"
     assert asked(Walk(queue)) == ["s0", "l0", "s1", "s2", "f0", "s3", "l1"], "while pods are nominated nobody is passed over"
+
+
+def test_what_nodes_refused_is_asked_again_when_its_own_quota_changes_and_not_when_another_does() -> None:
+    mine, theirs = Membership("mine"), Membership("theirs")
+    versions = {mine: (0, 1), theirs: (0, 1)}
+    total = 0
+
+    def states() -> States:
+        return States((total,), (1, 2), versions.__getitem__)
+
+    queue = PodQueue()
+    own = put(queue, record("own"), of=mine)
+    other = put(queue, record("other", LARGE), of=theirs)
+    nobodys = put(queue, record("nobodys", minute=1))
+    by_quota = put(queue, record("by-quota", LARGE, minute=2), of=mine)
+    group = put(queue, record("member", minute=3), AllOf("g", 1), of=mine)
+    first = Walk(queue, states)
+    while (at := first.top()) is not None:
+        first.close(by_nodes=at[1] is not by_quota)
+    first.finish()
+    assert asked(Walk(queue, states)) == []
+    versions[theirs], total = (0, 2), 1
+    assert asked(Walk(queue, states)) == ["other", "by-quota", "member"], "the last two depend on all quotas"
+    assert (own.refused_in, nobodys.refused_in, group.refused_in) == ((1, 2, 0, 1), (1, 2), (1, 2, 0))
+    versions[theirs], total = (0, 1), 0
+    versions[mine] = (1, 1)
+    assert asked(Walk(queue, states)) == ["own"]
+    assert other.refused_in == (1, 2, 0, 1)
 
 
 def test_classes_behind_what_is_placed_are_asked_after_all() -> None:

@@ -29,7 +29,7 @@ from cotenant_scheduler.cycle.preemption import is_ending
 from cotenant_scheduler.cycle.reservations.candidates import Candidates
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.framework.evaluation import Evaluation
-from cotenant_scheduler.framework.preemptibility import Preemptibility
+from cotenant_scheduler.framework.preemptibility import FEW_ASKED, Preemptibility
 from cotenant_scheduler.framework.results import CachedResults
 from cotenant_scheduler.plugins.reservation.fitting import MILLION, MOST_SHORT
 from cotenant_scheduler.plugins.reservation.matching import Ask
@@ -127,7 +127,9 @@ class ComingRooms:
         dims = nodes.dims_of(shape)
         if min(dims) < 0:
             return None
-        possible = ~evaluation.preemptibility.beyond(slice(0, nodes.size))
+        others, few_rows = evaluation.preemptibility, nodes.size <= FEW_ASKED
+        # Of few rows each is asked by itself, and only when it is its turn.
+        possible = np.ones(nodes.size, dtype=np.bool_) if few_rows else ~others.beyond(slice(0, nodes.size))
         if among is not None:
             possible &= among
         short = np.zeros(nodes.size)
@@ -141,9 +143,11 @@ class ComingRooms:
         if rows.size > CANDIDATES:
             few = np.argpartition(keys, CANDIDATES)[:CANDIDATES]
             rows, keys = rows[few], keys[few]
-        codes, others = evaluation.codes, evaluation.preemptibility
+        codes = evaluation.codes
         for index in np.argsort(keys).tolist():
             row = rows.item(index)
+            if few_rows and others.is_beyond(row):
+                continue
             if self._comes(row, shape, codes.item(row), others):
                 return ComingRoom(row, keys.item(index) >> TIE_BITS)
         return None

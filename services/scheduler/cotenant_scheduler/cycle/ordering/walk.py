@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
+from cotenant.domain.quota.membership import Membership
 from cotenant_scheduler.cycle.ordering.cursor import Cursor, behind_first
 from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass, PodQueue, QueueEntry, QueueKey, State, events_of
 from cotenant_scheduler.plugins.reservation.matching import Ask
@@ -19,6 +20,18 @@ class States(msgspec.Struct, frozen=True):
 
     quotas: State
     nodes: State
+    """With `of_quota`, without the quotas."""
+    of_quota: Callable[[Membership], State] | None = None
+    """The state of one quota and those above it: all that nodes' refusal of a class of that quota depends on beside `nodes`."""
+
+    def by_nodes(self, alike: EquivalenceClass) -> State:
+        """Return the state in which nodes refuse a class. The pods of a group may be of several quotas: it depends on all."""
+        if self.of_quota is None:
+            return self.nodes
+        if isinstance(alike, GroupClass):
+            return *self.nodes, *self.quotas
+        membership = alike.charge.membership
+        return self.nodes if membership is None else (*self.nodes, *self.of_quota(membership))
 
 
 _Open = tuple[QueueKey, QueueEntry, EquivalenceClass, Cursor | None]
@@ -74,7 +87,10 @@ class Walk:
             return False
         if self._begun_in is None:
             self._begun_in = self._states()
-        return alike.refused_in in (self._begun_in.quotas, self._begun_in.nodes)
+        refused, begun = alike.refused_in, self._begun_in
+        assert refused is not None
+        # Nodes change more often than a quota, whose version costs more to find.
+        return refused == begun.quotas or (refused[: len(begun.nodes)] == begun.nodes and refused == begun.by_nodes(alike))
 
     def finish(self) -> None:
         """End the pass: remember the state in which classes were refused. What was tried and rolled back has changed versions
@@ -83,10 +99,10 @@ class Walk:
             return
         states, begun = self._states(), self._begun_in
         for alike, by_nodes in self._now_refused:
-            alike.refused_in = states.nodes if by_nodes else states.quotas
+            alike.refused_in = states.by_nodes(alike) if by_nodes else states.quotas
         if begun is not None and states != begun:
             for alike in self._passed_over:
-                alike.refused_in = states.nodes if alike.refused_in == begun.nodes else states.quotas
+                alike.refused_in = states.quotas if alike.refused_in == begun.quotas else states.by_nodes(alike)
 
     def _open(self, alike: EquivalenceClass, behind: QueueKey | None = None) -> None:
         head = alike.first()

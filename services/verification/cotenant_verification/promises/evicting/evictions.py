@@ -94,10 +94,16 @@ def moves_at_once_stay_in_limits(view: LogView, seen: CommitSeen) -> Wrong:
         most = _of_workload(view, workload, seen)
         if per_workload[workload] > most:
             jobs_of_it = [job for job in moving if job.workload == workload and _exists(view, job)]
-            named = ", ".join(sorted(f"{job.job} ({job.pod}, {job.phase})" for job in jobs_of_it))
+            named = ", ".join(sorted(_told(view, job) for job in jobs_of_it))
             newest = max(jobs_of_it, key=lambda job: (job in passed, job.job))
             text = f"{per_workload[workload]} pods of workload {workload} migrate at once, limit {most}: {named}"
             yield migration_subject(newest.job), text
+
+
+def _told(view: LogView, job: Migration) -> str:
+    """A job with its pod, its phase and its last event."""
+    last = view.last.get(migration_subject(job.job))
+    return f"{job.job} ({job.namespace}/{job.pod}, {job.phase}, {last.ref if last is not None else 'ended'})"
 
 
 def _victims(view: LogView, seen: CommitSeen) -> set[str]:

@@ -45,9 +45,9 @@ def victims_make_room(view: LogView, seen: CommitSeen) -> Wrong:
     before = placements_before(view, seen)
     leaving = {
         victim.uid
-        for event in (*view.last.values(), *seen.events)
-        if isinstance(event.data, Waiting) and event.data.nomination is not None
-        for victim in event.data.nomination.victims
+        for waiting in (*view.kept_rooms.values(), *(event.data for event in seen.events))
+        if isinstance(waiting, Waiting) and waiting.nomination is not None
+        for victim in waiting.nomination.victims
     }
     staying = {
         node: [each for each in there if each.uid not in leaving and not _ends(view, each)] for node, there in before.items()

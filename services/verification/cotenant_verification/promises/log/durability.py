@@ -48,8 +48,10 @@ def _was_collected(view: LogView, event: Event) -> bool:
     """Whether the pod had run to its end, on a node without an object, and its tombstone says that this is why."""
     data = event.data
     assert isinstance(data, ObjectDeleted)
+    if not data.reason or data.uid not in view.ended_at:
+        return False
     nodes = [node for node, uid in view.ended_runs if uid == data.uid]
-    return bool(data.reason) and any(node_subject(node) not in view.last for node in nodes)
+    return any(node_subject(node) not in view.last for node in nodes)
 
 
 def _no_longer_kept(view: LogView, event: Event) -> bool:
