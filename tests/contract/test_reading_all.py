@@ -72,3 +72,22 @@ async def test_a_server_that_is_silent_for_too_long_is_said_to_be(
     finally:
         nats_server.resume()
     await log.close()
+
+
+async def test_while_it_loads_a_reader_does_not_take_the_last_message_for_the_end_of_what_it_selects(
+    nats_server: NatsServer,
+) -> None:
+    """A load gives messages subject by subject, not in order of sequence."""
+    log = await with_metrics(nats_server, "a", "b", "a")
+    end = await log.last_sequence(LOG)
+    reader = await log.follow(LOG, ["metrics.*"])
+    async with asyncio.timeout(WAIT_SECONDS):
+        loaded = []
+        while not reader.snapshot_over:
+            assert reader.scanned == 0
+            loaded += await reader.pull(1, 0.1)
+        while reader.scanned < end:
+            loaded += await reader.pull(1, 0.1)
+    assert sorted(event.subject for event in loaded) == ["metrics.a", "metrics.b"]
+    await reader.close()
+    await log.close()
