@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from cotenant.events.envelope import Event
 from cotenant.log.contract import LOG, Stored, Write
 from cotenant.log.nats.jetstream import BusError
 from cotenant.log.nats.log import NatsLog, connect, read_all
@@ -82,7 +83,7 @@ async def test_while_it_loads_a_reader_does_not_take_the_last_message_for_the_en
     end = await log.last_sequence(LOG)
     reader = await log.follow(LOG, ["metrics.*"])
     async with asyncio.timeout(WAIT_SECONDS):
-        loaded = []
+        loaded: list[Event] = []
         while not reader.snapshot_over:
             assert reader.scanned == 0
             loaded += await reader.pull(1, 0.1)
