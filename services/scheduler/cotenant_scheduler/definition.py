@@ -33,7 +33,7 @@ def make_core(config: SchedulerConfig) -> SchedulerCore:
 
 DEFINITION = ServiceDefinition(
     name="scheduler",
-    core_version="12",
+    core_version="13",
     filters=FILTERS,
     views=(PlacementView,),
     config_type=SchedulerConfig,
