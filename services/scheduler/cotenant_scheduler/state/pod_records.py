@@ -109,8 +109,8 @@ class PodRecord:
 class StopReports:
     """The reports that pods were stopped, with which their runs have ended (`events.node.runs.reports_stop`).
 
-    A report is about the terminating placement that it follows on LOG; one that is being stored (its sequence is negative) follows
-    all reports known. Mutable; bound: the pods with such a placement, and those that were stopped within the last
+    A report is about the terminating placement that it follows on LOG; one that is being stored (its sequence is negative)
+    follows all reports known. Mutable; bound: the pods with such a placement, and those that were stopped within the last
     REMEMBERED_POSITIONS of LOG.
     """
 
