@@ -268,6 +268,23 @@ async def test_a_request_that_is_not_answered_is_named(nats_log: NatsLog, other:
         await other.client.ask("silent", b"", b"", seconds=0.1)
 
 
+async def test_what_a_cluster_without_a_leader_drops_is_asked_again(nats_log: NatsLog, other: NatsLog) -> None:
+    """As servers do while they elect one: whoever waited for the first answer would wait on after there is a leader."""
+    questions: list[bytes] = []
+
+    def answers_the_third(_: bytes, reply: bytes, *__: bytes) -> None:
+        questions.append(reply)
+        if len(questions) == 3:
+            answering.append(asyncio.ensure_future(other.client.publish(reply.decode(), b"here")))
+
+    answering: list[asyncio.Future[None]] = []
+    await other.client.subscribe_raw("question", answers_the_third)
+    await other.last_sequence(LOG)
+    assert await nats_log.client.ask_whole("question", b"", b"", seconds=WAIT_SECONDS, again=0.01) == (b"", b"here")
+    assert len(set(questions)) == 1
+    await asyncio.gather(*answering)
+
+
 async def test_hundreds_of_readers_that_load_at_once_share_what_they_ask_about_it(
     nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,7 +98,9 @@ async def watch(
     stopping: asyncio.Event,
     clock: Callable[[], datetime],
 ) -> web.StreamResponse:
-    """Answer a watch request; returns when the client leaves, its time is over, or it cannot be continued."""
+    """Answer a watch request; returns when the client leaves, its time is over, or it cannot be continued.
+
+    With bookmarks the last line is one of all that was sent. Raises ApiError (410, 429) before the first line."""
     core = follower.core
     events = WatchEvents(core.kinds.of(target.kind), form, clock)
     selected = query.predicate(target)
@@ -181,4 +183,6 @@ async def _stream(
                 async with asyncio.timeout(min(1.0, max(deadline - now, 0.01))):
                     await stream.wake.wait()
         if query.bookmarks:
-            await response.write(events.bookmark(core.folded))
+            # Changes may have been folded since the last read: the client resumes here, and would miss them.
+            with contextlib.suppress(TooOld):
+                await response.write(events.bookmark(core.ring.complete_to(position, core.folded)))

@@ -95,6 +95,16 @@ class ChangeRing:
                 high = middle
         return self._dropped + low
 
+    def complete_to(self, position: int, folded: int) -> int:
+        """Return the highest version up to which a reader at `position` has read everything; `folded` is the read model's.
+
+        Several changes may have one version. Raises TooOld where `position` was dropped.
+        """
+        if position < self._dropped:
+            raise TooOld(self.oldest)
+        index = position - self._dropped
+        return self._changes[index][0].version - 1 if index < len(self._changes) else folded
+
     def read(self, position: int, limit: int, byte_limit: int = READ_BYTES) -> list[ObjectChange]:
         """Return up to `limit` changes from a position on, fewer once they weigh `byte_limit` bytes. Raises TooOld where it was
         dropped."""

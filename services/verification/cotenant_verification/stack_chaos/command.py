@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from cotenant_console.durations import parse_duration_seconds
+from cotenant_verification.bench.interruptible import until_told
 from cotenant_verification.stack_chaos.cluster import SERVERS, SKEWED, STACK_SERVICES, StackError
 from cotenant_verification.stack_chaos.disks import mount_privately
 from cotenant_verification.stack_chaos.faults import FAULT_FREE_SECONDS, FILL, LEADER, chosen_faults
@@ -33,7 +34,9 @@ def _carry_out(seed: int, span: float, faults: list[Fault], clients: int, keep: 
         click.echo(line, err=True)
 
     try:
-        return asyncio.run(run(seed, span, faults, say, clients=clients, keep=keep, own_disks=own_disks))
+        return until_told(run(seed, span, faults, say, clients=clients, keep=keep, own_disks=own_disks))
+    except asyncio.CancelledError as error:
+        raise click.Abort from error
     except StackError as error:
         raise click.ClickException(str(error)) from error
 

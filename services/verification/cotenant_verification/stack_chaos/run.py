@@ -48,7 +48,8 @@ async def run(
     keep: str = "",
     own_disks: bool = False,
 ) -> RunReport:
-    """Carry out one run. `keep`: a folder that stays. `own_disks`: servers store on disks that can be filled."""
+    """Carry out one run. `keep`: a folder that stays; any other is removed unless a promise was broken or the run failed.
+    `own_disks`: servers store on disks that can be filled."""
     folder = Path(keep or tempfile.mkdtemp(prefix="cotenant-chaos-"))
     cluster = ServerCluster(folder, own_disks=own_disks)
     stays = True
@@ -56,13 +57,15 @@ async def run(
         await cluster.start()
         report = await _under_faults(cluster, seed, span, faults, say, clients)
         stays = bool(keep or report.violations)
+        report.folder = str(folder) if stays else ""
+    except asyncio.CancelledError:
+        stays = bool(keep)
+        raise
     finally:
         await cluster.stop()
         await asyncio.to_thread(cluster.close, keep=stays)
-    if stays:
-        report.folder = str(folder)
-    else:
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        if not stays:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
     return report
 
 

@@ -2,7 +2,8 @@
 
 In: a connection. Out: streams and consumers created, changed, removed; single messages; a stream's end. A refusal is a BusError
 where the caller cannot continue without the answer. No answer within ANSWER_SECONDS is one of API_ERRORS. A cluster that elects
-a leader does not answer, or answers that it is unavailable (`is_passing`): neither is an answer to the request.
+a leader drops requests, or answers that it is unavailable (`is_passing`): neither is an answer to the request. What may be
+repeated is sent again every AGAIN_SECONDS, so that the answer comes soon after there is a leader.
 
 Over 300 lines: half of it are the structs of answers.
 """
@@ -20,6 +21,8 @@ import nats
 from cotenant.log.nats.wire import BusClient, parse_headers
 
 ANSWER_SECONDS = 5.0
+AGAIN_SECONDS = 0.5
+"""After how long a request that may be repeated is sent again, as long as it has no answer."""
 CATCH_UP_SECONDS = 10.0
 CATCH_UP_LOOK_SECONDS = 0.2
 API_ERRORS = (nats.errors.Error, TimeoutError, OSError)
@@ -210,9 +213,12 @@ class JetStream:
     def __init__(self, client: BusClient) -> None:
         self._client = client
 
-    async def _call(self, subject: str, body: dict[str, Any], kind: type[T], seconds: float = ANSWER_SECONDS) -> T:
+    async def _call(
+        self, subject: str, body: dict[str, Any], kind: type[T], seconds: float = ANSWER_SECONDS, again: float = 0.0
+    ) -> T:
         # Not nats-py's `request`: its wait_for swallows a cancellation that comes with the answer, and its task never ends.
-        answer = await self._client.ask(f"{self._client.api}.{subject}", b"", msgspec.json.encode(body), seconds=seconds)
+        data = msgspec.json.encode(body)
+        _, answer = await self._client.ask_whole(f"{self._client.api}.{subject}", b"", data, seconds=seconds, again=again)
         return msgspec.json.decode(answer, type=kind)
 
     async def create_stream(self, config: dict[str, Any]) -> JetStreamError | None:
@@ -248,17 +254,16 @@ class JetStream:
 
     async def info(self, stream: str, seconds: float = ANSWER_SECONDS) -> StreamInfo:
         """Return a stream's state and age. Raises BusError like `state`."""
-        info = await self._call(f"STREAM.INFO.{stream}", {}, StreamInfo, seconds)
+        info = await self._call(f"STREAM.INFO.{stream}", {}, StreamInfo, seconds, AGAIN_SECONDS)
         if info.error is not None:
             raise info.error.as_exception(f"the state of {stream} cannot be read")
         return info
 
-    async def info_beyond(self, stream: str, sequence: int, seconds: float = ANSWER_SECONDS) -> StreamInfo:
-        """Return a stream's state, which should not end below a sequence that was seen; the first answer may take this long.
-        The new leader of a replicated stream may show less for a moment: it is asked again for CATCH_UP_SECONDS. Raises
-        BusError like `state`."""
+    async def info_beyond(self, stream: str, sequence: int) -> StreamInfo:
+        """Return a stream's state, which should not end below a sequence that was seen. The new leader of a replicated stream
+        may show less for a moment: it is asked again for CATCH_UP_SECONDS. Raises BusError like `state`."""
         deadline = asyncio.get_running_loop().time() + CATCH_UP_SECONDS
-        info = await self.info(stream, seconds)
+        info = await self.info(stream)
         replicated = info.config.get("num_replicas", 1) > 1
         while replicated and info.state.last_seq < sequence and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(CATCH_UP_LOOK_SECONDS)
@@ -320,7 +325,8 @@ class JetStream:
         config = {**config, **({"filter_subject": filters[0]} if len(filters) == 1 else {"filter_subjects": list(filters)})}
         suffix = f".{filters[0]}" if len(filters) == 1 else ""
         body = {"stream_name": stream, "config": config, "action": "create"}
-        answer = await self._call(f"CONSUMER.CREATE.{stream}.{config['name']}{suffix}", body, _Answer)
+        # Created twice with one configuration it is the same consumer.
+        answer = await self._call(f"CONSUMER.CREATE.{stream}.{config['name']}{suffix}", body, _Answer, again=AGAIN_SECONDS)
         if answer.error is not None:
             kind = {_NO_STREAM: NoStreamError, _CONSUMER_EXISTS: ConsumerExistsError}.get(answer.error.err_code, BusError)
             raise kind(f"no consumer on {stream} for {', '.join(filters)}: {answer.error.description}")

@@ -23,7 +23,7 @@ from cotenant.events.envelope import Event, MessageDecoders, PayloadView
 from cotenant.log.contract import LOG, MAX_BEHIND, TOMBSTONE_TTL_SECONDS, USAGE, Behind
 from cotenant.log.nats.consumer import Gap, PullConsumer
 from cotenant.log.nats.decoding import DeadLetters, MessageDecoder, text_of
-from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, BusError, JetStream, NoStreamError, stored_time
+from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream, NoStreamError, stored_time
 from cotenant.log.nats.snapshot import StreamSnapshot
 from cotenant.log.nats.wire import BusClient
 from cotenant.model.subjects import selecting
@@ -32,9 +32,6 @@ logger = logging.getLogger(__name__)
 
 SILENCE_SECONDS = 3.0
 RECONNECT_SECONDS = 2.0
-FIRST_ANSWER_SECONDS = 1.0
-"""How long reopening first waits for an answer about the stream, then twice as long each time, up to ANSWER_SECONDS: servers
-that elect a leader do not answer."""
 MANY_FILTERS = 2
 """From so many filters on, a reader takes the whole stream and selects by itself. A consumer with several filters costs the
 server a walk over all subjects of the stream each time a rollup removes several messages (19 % of its time at 25 pods/s and
@@ -136,11 +133,11 @@ class NatsReader:
             self._after = self._snapshot.through
             self._in_touch = boot_seconds()
 
-    async def _open_consumer(self, answer_seconds: float = ANSWER_SECONDS) -> None:
+    async def _open_consumer(self) -> None:
         self._reconnects = self._client.stats["reconnects"]
         await self._consumer.forget()
         try:
-            since = await self._check_end(answer_seconds) if self._after else ""
+            since = await self._check_end() if self._after else ""
             # The consumer lives on one of the replicas; where that one is behind, it begins at that one's end instead.
             self._delivers_from = 0 if since else self._after + 1
             await self._consumer.open(self._after + 1, since)
@@ -165,13 +162,13 @@ class NatsReader:
         if self._client.stats["reconnects"] != self._reconnects:
             raise Gap("the connection was lost")
 
-    async def _check_end(self, answer_seconds: float) -> str:
+    async def _check_end(self) -> str:
         """Return the time to resume at where the last delivered message cannot be found by its sequence, "" where it can.
 
         A killed server may have lost the end of an asynchronous stream, and may have given its sequences to other messages
         since. LOG is on disk before a write is acknowledged; where its end is missing, the folded state is invalid.
         """
-        info = await self._api.info_beyond(self._stream, self._after, answer_seconds)
+        info = await self._api.info_beyond(self._stream, self._after)
         end = info.state.last_seq
         if self._stream == LOG:
             if end < self._after:
@@ -329,8 +326,7 @@ class NatsReader:
             wait=wait_exponential_jitter(multiplier=0.05, max=RECONNECT_SECONDS),
         ):
             with attempt:
-                tries = min(attempt.retry_state.attempt_number - 1, 10)
-                await self._open_consumer(min(FIRST_ANSWER_SECONDS * 2**tries, ANSWER_SECONDS))
+                await self._open_consumer()
 
     async def close(self) -> None:
         """See `cotenant.log.contract.Reader`."""

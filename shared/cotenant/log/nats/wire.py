@@ -221,9 +221,10 @@ class BusClient(Client):
         return (await self.ask_whole(subject, lines, data, seconds=seconds, before=before))[1]
 
     async def ask_whole(
-        self, subject: str, lines: bytes, data: bytes, *, seconds: float, before: Iterable[bytes] = ()
+        self, subject: str, lines: bytes, data: bytes, *, seconds: float, before: Iterable[bytes] = (), again: float = 0.0
     ) -> tuple[bytes, bytes]:
-        """Do as `ask`; return the answer's header block, which may be empty, and its data.
+        """Do as `ask`; return the answer's header block, which may be empty, and its data. `again`: repeat the message (which
+        must change nothing) after each so many seconds without an answer, and take the first one.
 
         Raises TimeoutError without an answer in time, NoRespondersError if no one is subscribed, ConnectionReconnectingError
         if the connection is lost meanwhile: an answer that was in progress is lost with it.
@@ -233,7 +234,10 @@ class BusClient(Client):
         self._asked[token] = answered
         try:
             async with asyncio.timeout(seconds):
-                await self._write(b"".join((*before, frame(subject, self._answers + token, lines, data))))
+                message = frame(subject, self._answers + token, lines, data)
+                await self._write(b"".join((*before, message)))
+                while again and not (await asyncio.wait((answered,), timeout=again))[0]:
+                    await self._write(message)
                 return await answered
         except TimeoutError:
             raise TimeoutError(f"no answer to {subject} within {seconds:g} s") from None
