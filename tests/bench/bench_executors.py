@@ -14,10 +14,10 @@ import asyncio
 import sys
 import time
 
-from cotenant_verification.bench.interruptible import until_told
 from cotenant_verification.bench.over_http.deletions import filled
 from cotenant_verification.bench.testbed import Testbed
 from cotenant_verification.bench.workload import synthetic
+from cotenant_verification.interruptible import until_told
 
 NODES = 3_000
 PROCESSES_AT_ONCE = 2

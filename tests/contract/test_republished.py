@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -98,20 +99,33 @@ def cut(client: BusClient) -> None:
 
 def arrives(client: BusClient, monkeypatch: pytest.MonkeyPatch, *, in_one_piece: bool) -> None:
     """From now on the client gets each answer together with what came before it, or in a later turn of the event loop."""
-    parse, held = client._ps.parse, bytearray()
+    parser, held = client._parser, bytearray()
+    parse, take = parser.parse, parser.take
     answer = re.compile(rb"MSG " + re.escape(client._answers) + rb"\S+ \d+ (?:\d+ )?(\d+)\r\n")
 
-    async def regrouped(data: bytes = b"") -> None:
-        held.extend(data)
+    def pieces() -> Iterator[tuple[bytes, bytes]]:
+        """Yield what came before an answer, and the answer."""
         while (found := answer.search(held)) is not None and len(held) >= (end := found.end() + int(found[1]) + 2):
             start = held.rfind(b"\n", 0, found.start()) + 1
-            for piece in (held[:end],) if in_one_piece else (held[:start], held[start:end]):
-                await parse(bytes(piece))
-                for _ in range(0 if in_one_piece else TURNS):
-                    await asyncio.sleep(0)
+            yield bytes(held[:start]), bytes(held[start:end])
             del held[:end]
 
-    monkeypatch.setattr(client._ps, "parse", regrouped)
+    def taken(data: bytes) -> bytes:
+        held.extend(data)
+        return b"".join(take(before + found) for before, found in pieces())
+
+    async def parsed(data: bytes = b"") -> None:
+        held.extend(data)
+        for piece in chain.from_iterable(pieces()):
+            await parse(piece)
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+
+    if in_one_piece:
+        monkeypatch.setattr(parser, "take", taken)
+    else:
+        monkeypatch.setattr(parser, "take", lambda data: data)
+        monkeypatch.setattr(parser, "parse", parsed)
 
 
 async def loaded(log: NatsLog, *, count: int = 1) -> RepublishedReader:

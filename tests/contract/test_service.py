@@ -465,3 +465,55 @@ async def test_under_load_the_next_batch_is_decided_while_the_last_one_is_stored
     report = verify(await history(log, lambda events: bool(events) and events[-1].sequence >= end), {"toy": ASSUMING_TOY})
     assert report.ok, report.first_difference
     assert report.commits == report.verified
+
+
+class Counted:
+    """A log that counts how often the end of what reached it was waited for, and can hold back the answers to batches."""
+
+    def __init__(self, log: NatsLog) -> None:
+        self._log = log
+        self.drains = 0
+        self.stored = asyncio.Event()
+        self.passes = asyncio.Event()
+        self.passes.set()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._log, name)
+
+    async def append(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
+        outcome = await self._log.append(writes)
+        self.stored.set()
+        await self.passes.wait()
+        return outcome
+
+    async def drained(self, subject: str) -> None:
+        self.drains += 1
+        await self._log.drained(subject)
+
+
+async def test_the_log_is_waited_for_only_behind_a_batch_during_which_something_arrived(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cotenant.runtime.deciding_loop.DRAIN_SECONDS", float("inf"))
+    log = await connected(nats_server)
+    counted = Counted(log)
+    running = await Running(cast(NatsLog, counted), "a").ready()
+    for figure in range(1, 4):
+        await say(log, metric("a", figure))
+        await answers(log, {"a": 2 * figure})
+    assert counted.drains == 0
+    counted.passes.clear()
+    counted.stored.clear()
+    await say(log, metric("a", 4))
+    async with asyncio.timeout(WAIT_SECONDS):
+        await counted.stored.wait()
+        last = await say(log, metric("a", 5))
+        cycle = running.service.cycle
+        assert cycle is not None
+        while cycle.folded < last:  # noqa: ASYNC110 - bounded
+            await asyncio.sleep(0.01)
+    counted.passes.set()
+    await answers(log, {"a": 10})
+    assert counted.drains == 1
+    await running.stop()
+    await log.close()

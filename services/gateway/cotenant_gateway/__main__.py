@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import gc
 import os
 from pathlib import Path
 
@@ -161,8 +160,6 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
 
 def main() -> None:
     """Entry point of `cotenant-gateway`."""
-    # The read model is large, long-lived and free of cycles: frequent full collections would only cost time.
-    gc.set_threshold(50_000, 50, 100)
     made = parser(NAME, SUMMARY)
     made.add_argument(
         "--terminated-pod-gc-threshold",

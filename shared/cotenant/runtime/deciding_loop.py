@@ -1,8 +1,8 @@
 """One incarnation of a deciding service: pull, fold, decide, store, apply; at least one decision a tick. While a batch is being
 stored, what arrives is folded and the next batch is decided. Messages queue at the log behind a batch; a decision that does not
 wait for them leaves them for the batch after next. So behind a small batch the service waits for them first (`Draining`), where
-batches follow one another closely: one round trip, no timer, no wait where nothing queues. While LOG has no room the loop keeps
-folding and decides at growing intervals (`log.room_pause`).
+batches follow one another closely and something arrived during this one: one round trip, no timer. Where nothing did there is
+nothing to decide yet. While LOG has no room the loop keeps folding and decides at growing intervals (`log.room_pause`).
 
 The rules are elsewhere: the order of steps in `engine.cycle`, quarantine in `engine.quarantine`, the log's failures in
 `log.contract`, the loop's metrics in `loop_report`.
@@ -187,7 +187,7 @@ class DecidingLoop:
             return False
         figures.undecided_since = None
         sent = time.perf_counter()
-        storing = asyncio.ensure_future(self._store(batch))
+        storing = asyncio.ensure_future(self._store(batch, reading))
         # The task sends in the first of these event loop iterations, and the loop then writes to the socket.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -261,14 +261,15 @@ class DecidingLoop:
         if self.host is not None:
             self.host.telemetry.dead_letters.add(found)
 
-    async def _store(self, batch: Batch) -> tuple[Stored | Refused | NoAnswer, asyncio.Task[None] | None]:
-        """Store a batch. Behind a small one, messages that queued at the log meanwhile are stored when the returned task
-        ends."""
-        apart = time.perf_counter() - self._answered
+    async def _store(self, batch: Batch, reading: Reading) -> tuple[Stored | Refused | NoAnswer, asyncio.Task[None] | None]:
+        """Store a batch. Behind a small one during which something arrived, messages that queued at the log meanwhile are
+        stored when the returned task ends."""
+        apart, folded = time.perf_counter() - self._answered, self.cycle.folded
         outcome = await store_batch(self.log, batch.writes())
         self._answered = time.perf_counter()
         small = isinstance(outcome, Stored) and len(batch.events) <= AHEAD_FROM
-        if self._draining is None or not small or apart > DRAIN_SECONDS:
+        followed = self.cycle.folded != folded or reading.has_more
+        if self._draining is None or not small or not followed or apart > DRAIN_SECONDS:
             return outcome, None
         return outcome, asyncio.ensure_future(self._draining.drained(self.identity.commit_subject))
 

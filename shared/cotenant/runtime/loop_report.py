@@ -47,7 +47,7 @@ class LoopReport:
     def count_folded(self) -> None:
         """Add the folded messages to the metrics."""
         if self.folded and self._host is not None:
-            self._host.telemetry.folded.add(self.folded)
+            self._host.telemetry.folded += self.folded
             self.folded = 0
 
     def clock_is_ahead(self, seconds: float) -> bool:
@@ -89,8 +89,8 @@ class LoopReport:
         if self._host is None:
             return
         telemetry = self._host.telemetry
-        telemetry.batches.add(1, {"outcome": _outcome_label(outcome)})
-        telemetry.decided.add(events)
+        telemetry.batches[_outcome_label(outcome)] += 1
+        telemetry.decided += events
         telemetry.decide_seconds.record(decide_seconds)
         telemetry.store_seconds.record(store_seconds)
 

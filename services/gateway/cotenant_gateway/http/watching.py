@@ -22,6 +22,7 @@ from aiohttp import web
 from cotenant.api.definitions import KindDefinition
 from cotenant.api.kinds import Kind
 from cotenant.api.snapshots import Snapshot
+from cotenant.log.waits import set_within
 from cotenant_gateway.http.clients.limits import SMALL_BYTES
 from cotenant_gateway.http.clients.streams import OpenStream
 from cotenant_gateway.http.queries import Query
@@ -179,9 +180,7 @@ async def _stream(
             if query.bookmarks and now >= next_bookmark:
                 next_bookmark = now + BOOKMARK_SECONDS
                 await response.write(events.bookmark(core.folded))
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(1.0, max(deadline - now, 0.01))):
-                    await stream.wake.wait()
+            await set_within(stream.wake, min(1.0, max(deadline - now, 0.01)))
         if query.bookmarks:
             # Changes may have been folded since the last read: the client resumes here, and would miss them.
             with contextlib.suppress(TooOld):

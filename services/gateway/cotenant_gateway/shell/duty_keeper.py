@@ -14,6 +14,7 @@ from datetime import datetime
 from cotenant.log.contract import NoAnswer, Refused
 from cotenant.log.plans import Outcome, Plan, Written
 from cotenant.log.room_pause import RoomPause
+from cotenant.log.waits import set_within
 from cotenant_gateway.loop.duties import Duties
 from cotenant_gateway.shell.following import ReadModel
 from cotenant_gateway.statuses import ApiError
@@ -75,11 +76,7 @@ class DutyKeeper:
             waits = self._duties.wait(self._clock())
             if waits is not None:
                 pause = min(pause, max(waits.total_seconds(), 0.0))
-            try:
-                async with asyncio.timeout(pause):
-                    await self._follower.folds.wait()
-            except TimeoutError:
-                continue
+            await set_within(self._follower.folds, pause)
 
     def _take_on(self, plans: Sequence[Plan]) -> None:
         if self._room_pause.waits(asyncio.get_running_loop().time()):

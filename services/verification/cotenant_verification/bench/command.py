@@ -20,11 +20,11 @@ from cotenant_console.durations import parse_duration_seconds
 from cotenant_console.up.nats_server import DiskTooSmallError, NatsServerMissingError
 from cotenant_verification.bench.colocation.command import command as colocation
 from cotenant_verification.bench.figures import BenchResult, lines
-from cotenant_verification.bench.interruptible import until_told
 from cotenant_verification.bench.over_http.churn import Minute
 from cotenant_verification.bench.quota_levels import LEAST
 from cotenant_verification.bench.testbed import BenchError
 from cotenant_verification.bench.workload import WorkloadError, openb, synthetic
+from cotenant_verification.interruptible import until_told
 from cotenant_verification.stack_chaos.command import chaos, leader_kills
 
 Found = TypeVar("Found")

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from cotenant_console.durations import parse_duration_seconds
-from cotenant_verification.bench.interruptible import until_told
+from cotenant_verification.interruptible import until_told
 from cotenant_verification.stack_chaos.cluster import SERVERS, SKEWED, STACK_SERVICES, StackError
 from cotenant_verification.stack_chaos.disks import mount_privately
 from cotenant_verification.stack_chaos.faults import FAULT_FREE_SECONDS, FILL, LEADER, chosen_faults

@@ -26,6 +26,7 @@ from cotenant.log.nats.decoding import DeadLetters, MessageDecoder, text_of
 from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream, NoStreamError, stored_time
 from cotenant.log.nats.snapshot import StreamSnapshot
 from cotenant.log.nats.wire import BusClient
+from cotenant.log.waits import set_within
 from cotenant.model.subjects import selecting
 
 logger = logging.getLogger(__name__)
@@ -212,14 +213,11 @@ class NatsReader:
             self._consumer.arrived.clear()
             if self._consumer.queue:
                 continue
-            try:
-                async with asyncio.timeout(min(remaining, SILENCE_SECONDS)):
-                    await self._consumer.arrived.wait()
-            except TimeoutError:
-                if loop.time() - self._heard > SILENCE_SECONDS:
-                    logger.info("%s: no heartbeat for %.1f s; resuming behind %d", self._stream, SILENCE_SECONDS, self.position)
-                    self.reopened += 1
-                    await self._reopen()
+            await set_within(self._consumer.arrived, min(remaining, SILENCE_SECONDS))
+            if not self._consumer.queue and loop.time() - self._heard > SILENCE_SECONDS:
+                logger.info("%s: no heartbeat for %.1f s; resuming behind %d", self._stream, SILENCE_SECONDS, self.position)
+                self.reopened += 1
+                await self._reopen()
 
     async def _load(self, limit: int) -> list[Event]:
         """Return some events of the snapshot, none at its end: from then on there is a consumer behind it."""

@@ -42,6 +42,7 @@ from cotenant.log.nats.jetstream import API_ERRORS, BusError, NoStreamError
 from cotenant.log.nats.reader import AWAY_SECONDS, boot_seconds
 from cotenant.log.nats.streams import REPUBLISHED_PREFIX
 from cotenant.log.nats.wire import BusClient
+from cotenant.log.waits import set_within
 from cotenant.model.subjects import decode_token, executor_writer
 
 logger = logging.getLogger(__name__)
@@ -174,12 +175,7 @@ class RepublishedReader:
             now = loop.time()
             if events or now >= deadline:
                 return events
-            # Thousands of readers at rest wait like this each second: see `Reading.wait`.
-            timer = loop.call_later(max(0.0, min(deadline, self._look_at) - now), self._arrived.set)
-            try:
-                await self._arrived.wait()
-            finally:
-                timer.cancel()
+            await set_within(self._arrived, max(0.0, min(deadline, self._look_at) - now))
             if self._skipped is not None:
                 # The server republishes a message just before it acknowledges it: its writer takes the acknowledgement first.
                 await asyncio.sleep(0)

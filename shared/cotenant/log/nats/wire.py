@@ -7,8 +7,10 @@ short cuts:
 - `ask`: frames leave in one write of the caller's own; the answer to the last of them goes straight to who waits for it;
 - whole messages in what was read are walked over without copying the rest of the buffer after each; anything else (a message
   that is not complete, other lines of the protocol) is left to nats-py's parser;
-- `subscribe_raw`: the messages of one subscription go to a function (subject, reply, headers, data: bytes) without a queue, a
-  task or a header dictionary between. What is in progress is bounded by the reader's own pull, not here.
+- `subscribe_raw`: the messages of one subscription go to a function (subject, reply, headers, data: bytes) without a stream, a
+  queue, a task or a header dictionary between. What is in progress is bounded by the reader's own pull, not here.
+
+Over 300 lines: what is sent and what is received share the state of one connection.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import Any, TypeVar
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from nats.aio.transport import TcpTransport
 from nats.errors import AuthorizationError, ConnectionReconnectingError, NoRespondersError
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 
@@ -66,7 +69,28 @@ def inline_status(block: bytes) -> str:
 
 _NO_STATUS = b"NATS/1.0\r\n"
 _LINE_END = 2
+_WORDS_WITH_REPLY = 5
+"""Of a MSG; a HMSG has one word more, the size of its header block."""
 _BLOCK_SIZE = len("NATS/1.0\r\n\r\n")
+
+
+def _whole_message(buffer: bytes, position: int) -> tuple[list[bytes], bytes, int, int, int] | None:
+    """Return the words of a message's first line, its reply subject, and where its header block, its data and what follows them
+    begin; None where no whole message begins at this position."""
+    end = buffer.find(b"\r\n", position)
+    if end < 0:
+        return None
+    words = buffer[position:end].split(b" ")
+    verb = words[0]
+    if verb != b"HMSG" and verb != b"MSG":
+        return None
+    start = end + _LINE_END
+    stop = start + int(words[-1])
+    if len(buffer) < stop + _LINE_END:
+        return None
+    if verb == b"MSG":
+        return words, words[3] if len(words) == _WORDS_WITH_REPLY else b"", start, start, stop
+    return words, words[3] if len(words) > _WORDS_WITH_REPLY else b"", start, start + int(words[-2]), stop
 
 
 class _WireParser(Parser):
@@ -76,45 +100,65 @@ class _WireParser(Parser):
         super().__init__(client)
         self._client = client
 
-    async def parse(self, data: bytes = b"") -> None:
-        """Take what was read."""
+    def take(self, data: bytes) -> bytes:
+        """Send the whole messages at the beginning to their sinks; return what follows, from the first bytes that are something
+        else. The beginning of a message is kept."""
         if self.state != AWAITING_CONTROL_LINE:
-            await super().parse(data)
-            return
+            return data
         buffer = bytes(self.buf) + data if self.buf else data
-        self.buf = bytearray()
-        sinks, stats, find = self._client._sinks, self._client.stats, buffer.find
-        position, size, messages, octets = 0, len(buffer), 0, 0
-        while position < size:
-            end = find(b"\r\n", position)
-            if end < 0:
-                break
-            words = buffer[position:end].split(b" ")
-            verb = words[0]
-            if verb != b"HMSG" and verb != b"MSG":
-                break
-            start = end + _LINE_END
-            stop = start + int(words[-1])
-            if size < stop + _LINE_END:
-                break
-            with_headers = verb == b"HMSG"
-            body = start + int(words[-2]) if with_headers else start
-            reply = words[3] if len(words) == (6 if with_headers else 5) else b""
+        sinks, position, messages, octets = self._client._sinks, 0, 0, 0
+        while (found := _whole_message(buffer, position)) is not None:
+            words, reply, start, body, stop = found
             sink = sinks.get(words[2])
-            if sink is not None:
-                sink(words[1], reply, buffer[start:body], buffer[body:stop])
-                messages += 1
-                octets += stop - body
-            else:
-                await self._client._process_msg(int(words[2]), words[1], reply, buffer[body:stop], buffer[start:body])
+            if sink is None:
+                break
+            sink(words[1], reply, buffer[start:body], buffer[body:stop])
+            messages += 1
+            octets += stop - body
             position = stop + _LINE_END
-        stats["in_msgs"] += messages
-        stats["in_bytes"] += octets
+        self._client.stats["in_msgs"] += messages
+        self._client.stats["in_bytes"] += octets
         rest = buffer[position:]
-        if rest.startswith((b"HMSG ", b"MSG ")):
-            self.buf = bytearray(rest)
-        elif rest:
+        self.buf = bytearray(rest) if found is None and rest.startswith((b"HMSG ", b"MSG ")) else bytearray()
+        return b"" if self.buf else rest
+
+    async def parse(self, data: bytes = b"") -> None:
+        """Take what was read, all of it."""
+        rest = self.take(data)
+        while self.state == AWAITING_CONTROL_LINE and (found := _whole_message(rest, 0)) is not None:
+            words, reply, start, body, stop = found
+            await self._client._process_msg(int(words[2]), words[1], reply, rest[body:stop], rest[start:body])
+            rest = self.take(rest[stop + _LINE_END :])
+        if rest:
             await super().parse(rest)
+
+
+class _Receiver(asyncio.Protocol):
+    """Takes what arrives on a connection: messages go to their sinks at once. The rest, and what follows it until that is
+    parsed, goes through nats-py's stream, whose reading task costs a wake-up more."""
+
+    def __init__(self, parser: _WireParser, stream: asyncio.StreamReader, below: asyncio.StreamReaderProtocol) -> None:
+        self._parser = parser
+        self._stream: Any = stream
+        self._below = below
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes. The reading task has parsed everything before them if it waits for more."""
+        rest = data if self._stream._waiter is None else self._parser.take(data)
+        if rest:
+            self._below.data_received(rest)
+
+    def eof_received(self) -> bool | None:
+        return self._below.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._below.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._below.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._below.resume_writing()
 
 
 class BusClient(Client):
@@ -124,7 +168,7 @@ class BusClient(Client):
         super().__init__()
         self._sinks: dict[bytes, RawSink] = {}
         """By the subscription's number in a delivery."""
-        self._ps = _WireParser(self)
+        self._ps = self._parser = _WireParser(self)
         self._answers = b""
         """Prefix of the subjects of answers."""
         self._asked: dict[bytes, asyncio.Future[tuple[bytes, bytes]]] = {}
@@ -146,6 +190,16 @@ class BusClient(Client):
         inbox = self.new_inbox()
         self._answers = inbox.encode() + b"."
         await self.subscribe_raw(f"{inbox}.*", self._on_answer)
+
+    async def _read_loop(self) -> None:
+        """nats-py's, begun for each connection once it is made."""
+        transport = self._transport
+        if isinstance(transport, TcpTransport) and transport._io_reader is not None and transport._io_writer is not None:
+            connection = transport._io_writer.transport
+            below = connection.get_protocol()
+            assert isinstance(below, asyncio.StreamReaderProtocol)
+            connection.set_protocol(_Receiver(self._parser, transport._io_reader, below))
+        await super()._read_loop()
 
     async def subscribe(
         self,
@@ -230,31 +284,38 @@ class BusClient(Client):
         if the connection is lost meanwhile: an answer that was in progress is lost with it.
         """
         token = b"%x" % next(self._numbers)
-        answered: asyncio.Future[tuple[bytes, bytes]] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[tuple[bytes, bytes]] = loop.create_future()
         self._asked[token] = answered
+        deadline = loop.time() + seconds
+        late: asyncio.TimerHandle | None = None
         try:
-            async with asyncio.timeout(seconds):
-                message = frame(subject, self._answers + token, lines, data)
-                await self._write(b"".join((*before, message)))
-                while again and not (await asyncio.wait((answered,), timeout=again))[0]:
-                    await self._write(message)
-                return await answered
+            message = frame(subject, self._answers + token, lines, data)
+            await self._write(b"".join((*before, message)), deadline)
+            # A timer costs less than `asyncio.timeout`: see `log.waits`.
+            late = loop.call_at(deadline, _is_late, answered)
+            while again and not (await asyncio.wait((answered,), timeout=again))[0]:
+                await self._write(message, deadline)
+            return await answered
         except TimeoutError:
             raise TimeoutError(f"no answer to {subject} within {seconds:g} s") from None
         finally:
+            if late is not None:
+                late.cancel()
             self._asked.pop(token, None)
 
-    async def _write(self, frames: bytes) -> None:
-        """Write frames to the socket; behind what nats-py still buffers, and through nats-py if there is no connection."""
+    async def _write(self, frames: bytes, deadline: float) -> None:
+        """Write frames to the socket; behind what nats-py still buffers, and through nats-py if there is no connection, until
+        then. Nobody waits for the socket's buffer: who asks waits for the answer."""
         self.stats["out_msgs"] += 1
         self.stats["out_bytes"] += len(frames)
         transport = self._transport
         if self._pending or not self.is_connected or transport is None:
-            await self._send_command(frames)
-            await self._flush_pending()
+            async with asyncio.timeout_at(deadline):
+                await self._send_command(frames)
+                await self._flush_pending()
         else:
             transport.write(frames)
-            await transport.drain()  # type: ignore[no-untyped-call]
 
     async def _on_disconnect(self) -> None:
         for answered in self._asked.values():
@@ -278,6 +339,11 @@ class BusClient(Client):
         self.stats["in_msgs"] += 1
         self.stats["in_bytes"] += len(data)
         sink(bytes(subject), bytes(reply), bytes(headers or b""), bytes(data))
+
+
+def _is_late(answered: asyncio.Future[tuple[bytes, bytes]]) -> None:
+    if not answered.done():
+        answered.set_exception(TimeoutError())
 
 
 def _number(subscription: Subscription) -> bytes:

@@ -16,8 +16,8 @@ import msgspec
 from cotenant_console.up.nats_server import NatsServerMissingError
 from cotenant_verification.bench.colocation.cases import CASES
 from cotenant_verification.bench.colocation.figures import table
-from cotenant_verification.bench.interruptible import until_told
 from cotenant_verification.bench.testbed import BenchError
+from cotenant_verification.interruptible import until_told
 
 ALL = "all"
 

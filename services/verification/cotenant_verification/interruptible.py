@@ -1,4 +1,4 @@
-"""Runs a benchmark so that Ctrl-C and SIGTERM end it cleanly: its processes are stopped and its folder is removed first."""
+"""Runs something so that Ctrl-C and SIGTERM end it cleanly: its processes are stopped and its folder is removed first."""
 
 from __future__ import annotations
 
