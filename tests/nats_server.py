@@ -95,9 +95,10 @@ class NatsServer:
         self._process.wait()
 
     def pause(self) -> None:
-        """Have it do nothing until `resume`; its connections stay."""
+        """Have it do nothing until `resume`; its connections stay. On a busy machine it does not stop at once."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Let it go on."""

@@ -45,7 +45,8 @@ _VERIFICATION = "services/verification/cotenant_verification"
 
 _SCHEDULER_TESTS = ("unit/scheduler", "unit/shared/domain")
 _PROPERTIES = (
-    *("test_scheduler_simulated", "framework/test_scheduler_evaluation", "framework/test_scheduler_series"),
+    *("test_features_together", "test_scheduler_simulated"),
+    *("framework/test_scheduler_evaluation", "framework/test_scheduler_series"),
     *("cycle/test_scheduler_being_stored", "cycle/test_scheduler_preemption_reference", "cycle/test_scheduler_reference"),
     *("plugins/test_scheduler_plugins", "plugins/test_scheduler_relations"),
 )

@@ -17,7 +17,7 @@ from cotenant.events.commits import LogDeclared
 from cotenant.events.envelope import Event
 from cotenant.log.contract import HISTORY
 from cotenant.log.nats.jetstream import API_ERRORS, PassingError
-from cotenant.log.nats.log import NatsLog, connect
+from cotenant.log.nats.log import NatsLog, connect, read_up_to
 from cotenant.log.nats.lookups import is_of
 from cotenant.log.nats.reader import NatsReader
 from cotenant_console.nats_access.finding import access_of, keys_folder
@@ -35,12 +35,9 @@ from cotenant_console.up.nats_server import (
 )
 from cotenant_console.up.supervisor import Supervisor
 
-PULL_LIMIT = 1000
 MAX_EVENTS = 2_000_000
 START_SECONDS = 60.0
 ANSWER_SECONDS = 1.0
-SILENT_SECONDS = 30.0
-"""Beyond this time the end of the stream is assumed: on a busy machine a reader waits for seconds."""
 
 
 class NothingRecordedError(Exception):
@@ -101,24 +98,22 @@ async def _from_start(log: NatsLog) -> tuple[NatsReader, int] | None:
 
 async def history(log: NatsLog) -> list[Event]:
     """All of HISTORY up to its present end, by LOG sequence, each event once. Where LOG's identity follows a message with a
-    higher sequence, HISTORY copied LOG again from its start: what is older than that LOG belongs to another one."""
+    higher sequence, HISTORY copied LOG again from its start: what is older than that LOG belongs to another one.
+    Raises BusError if the server stops answering."""
     opened_reader = await _from_start(log)
     if opened_reader is None:
         return []
     reader, end = opened_reader
     found: dict[int, Event] = {}
     last = 0
-    reader.loaded()
-    reader.max_behind = 0
     try:
-        while True:
-            events = await reader.pull(PULL_LIMIT, SILENT_SECONDS)
+        async for events in read_up_to(reader, end):
             for event in events:
                 if event.sequence <= last and isinstance(event.data, LogDeclared):
                     found = {key: each for key, each in found.items() if is_of(each, event.data.created)}
                 last = event.sequence
                 found[last] = event
-            if not events or reader.position >= end or len(found) >= MAX_EVENTS:
+            if len(found) >= MAX_EVENTS:
                 break
     finally:
         await reader.close()

@@ -15,6 +15,7 @@ import click
 
 from cotenant.engine.replay import Report, verify
 from cotenant.events.envelope import Event
+from cotenant.log.nats.jetstream import BusError
 from cotenant_console.api.endpoint import EndpointUnknownError, ServerOptions, data_folder, find_endpoint
 from cotenant_console.definitions import definitions
 from cotenant_console.recorded import NothingRecordedError, history, opened
@@ -40,7 +41,7 @@ def command(verifying: bool, data: str | None, first: int, last: int, output: st
         nats_url = ""
     try:
         events = asyncio.run(_read(nats_url, folder))
-    except (NothingRecordedError, FolderInUseError, TimeoutError) as error:
+    except (NothingRecordedError, FolderInUseError, BusError, TimeoutError) as error:
         raise click.ClickException(str(error) or f"the log of {folder} does not answer") from error
     report = verify(
         events,

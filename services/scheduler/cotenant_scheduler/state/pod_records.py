@@ -109,8 +109,9 @@ class PodRecord:
 class StopReports:
     """The reports that pods were stopped, with which their runs have ended (`events.node.runs.reports_stop`).
 
-    A report is about the terminating placement that it follows on LOG. Mutable; bound: the pods with such a placement, and
-    those that were stopped within the last REMEMBERED_POSITIONS of LOG.
+    A report is about the terminating placement that it follows on LOG; one that is being stored (its sequence is negative)
+    follows all reports known. Mutable; bound: the pods with such a placement, and those that were stopped within the last
+    REMEMBERED_POSITIONS of LOG.
     """
 
     def __init__(self) -> None:
@@ -137,7 +138,7 @@ class StopReports:
         """Return the sequence of the report that this placement's pod was stopped; 0 without one."""
         uid, sequence = self._known.get((node, key), ("", 0))
         ends = uid == placed.data.uid and placed.data.phase is PlacementPhase.TERMINATING
-        return sequence if ends and placed.sequence < sequence else 0
+        return sequence if ends and 0 <= placed.sequence < sequence else 0
 
     def forget(self, records: Mapping[PodKey, PodRecord]) -> None:
         """Drop old reports whose placement is gone. To be called when everything that a load brings is folded."""

@@ -15,6 +15,7 @@ import click
 import msgspec
 
 from cotenant.domain.gangs import MAX_GANG
+from cotenant.log.nats.jetstream import BusError
 from cotenant_console.durations import parse_duration_seconds
 from cotenant_console.up.nats_server import DiskTooSmallError, NatsServerMissingError
 from cotenant_verification.bench.colocation.command import command as colocation
@@ -208,7 +209,7 @@ def _carry_out(running: Coroutine[None, None, Found]) -> Found:
         return until_told(running)
     except asyncio.CancelledError as error:
         raise click.Abort from error
-    except (BenchError, DiskTooSmallError, NatsServerMissingError) as error:
+    except (BenchError, BusError, DiskTooSmallError, NatsServerMissingError) as error:
         raise click.ClickException(str(error)) from error
 
 

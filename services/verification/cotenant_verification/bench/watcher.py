@@ -2,7 +2,8 @@
 
 In: URL, number of pods to wait for, output paths. Out, to files: per pod the clock at which its placement arrived (0: it
 did not), and every commit's number of events; with `runs` also when its node first reported it running. It ends when all have
-arrived, or when none did for IDLE_SECONDS after the first; for ANSWERED_SECONDS if the others are reported as waiting.
+arrived, or when none did for IDLE_SECONDS after the first, for ANSWERED_SECONDS if the others are reported as waiting; but not
+before it has read all that LOG then holds: on a crowded machine the watcher itself may have been late.
 
 Each subject has a reader of its own: one reader of several subjects takes the whole stream
 (`cotenant.log.nats.reader.MANY_FILTERS`), so the watcher would also receive every pod's object.
@@ -26,12 +27,14 @@ from cotenant.events.commits import record_of
 from cotenant.events.envelope import Event
 from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
-from cotenant.log.contract import LOG, Reader
+from cotenant.log.contract import LOG
+from cotenant.log.nats.jetstream import API_ERRORS
 from cotenant.log.nats.log import NatsLog, connect
+from cotenant.log.nats.reader import NatsReader
 from cotenant_verification.bench.workload import pod_number
 
-IDLE_SECONDS = 10.0
-ANSWERED_SECONDS = 2.0
+IDLE_SECONDS = 60.0
+ANSWERED_SECONDS = 5.0
 PULL_LIMIT = 1000
 PULL_SECONDS = 1.0
 LAST_SECONDS = 0.2
@@ -82,6 +85,11 @@ class WatchProgress:
             times[number] = clock
             self.awaited -= last
 
+    def is_quiet(self) -> bool:
+        """Tell whether nothing has arrived for so long that nothing more may come."""
+        answered = self.awaited <= len(self.waiting)
+        return bool(self.last) and time.monotonic() - self.last > (ANSWERED_SECONDS if answered else IDLE_SECONDS)
+
 
 async def _watch(watch: WatchTarget, say_ready: Callable[[], None]) -> WatchProgress:
     log = await connect(watch.url, "bench-watcher")
@@ -93,12 +101,16 @@ async def _watch(watch: WatchTarget, say_ready: Callable[[], None]) -> WatchProg
         followed = [commits, *[await _follow(log, subject) for subject in others]]
         tasks = [readers.create_task(_read(reader, arrived)) for reader in followed]
         say_ready()
+        end: int | None = None
         while seen.awaited > 0:
             events, clock = await arrived.get()
             for event in events:
                 seen.note(event, clock, watch.runs)
-            answered = seen.awaited <= len(seen.waiting)
-            if seen.last and time.monotonic() - seen.last > (ANSWERED_SECONDS if answered else IDLE_SECONDS):
+            if not seen.is_quiet():
+                end = None
+            elif end is None:
+                end = await _end_of(log)
+            elif arrived.empty() and all(reader.scanned >= end for reader in followed):
                 break
         for task in tasks:
             task.cancel()
@@ -109,14 +121,22 @@ async def _watch(watch: WatchTarget, say_ready: Callable[[], None]) -> WatchProg
     return seen
 
 
-async def _follow(log: NatsLog, subject: str) -> Reader:
+async def _end_of(log: NatsLog) -> int | None:
+    """LOG's last sequence; None if the server does not answer in time."""
+    try:
+        return await log.last_sequence(LOG)
+    except API_ERRORS:
+        return None
+
+
+async def _follow(log: NatsLog, subject: str) -> NatsReader:
     reader = await log.follow(LOG, [subject])
     reader.loaded()
     reader.max_behind = 0
     return reader
 
 
-async def _read(reader: Reader, arrived: Arrived) -> None:
+async def _read(reader: NatsReader, arrived: Arrived) -> None:
     """Pull forever; an empty pull after PULL_SECONDS is passed on too."""
     while True:
         events = await reader.pull(PULL_LIMIT, PULL_SECONDS)

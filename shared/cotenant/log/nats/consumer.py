@@ -116,7 +116,7 @@ class PullConsumer:
             await self._api.create_consumer(self._stream, config, self._filters)
         self._inbox = self._client.new_inbox()
         self._subscription = await self._client.subscribe_raw(self._inbox, self._on_message)
-        self._delivered = 0
+        self._delivered = self.passed = 0
         self._asked = self._gathering = False
 
     async def forget(self) -> None:

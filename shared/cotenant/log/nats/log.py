@@ -5,15 +5,16 @@ In: a server's address. Out: `NatsLog`, which implements `cotenant.log.contract`
 
 While a replicated stream has no leader, the servers refuse writes at once: they are sent again until it has one.
 
-Bounds: ANSWER_SECONDS for an answer; NO_LEADER_SECONDS for a leader. Over 300 lines: one class on one connection, whose methods
-are a few lines each.
+Bounds: ANSWER_SECONDS for an answer; NO_LEADER_SECONDS for a leader; SILENT_SECONDS for a read.
+Over 300 lines: one class on one connection, whose methods are a few lines each.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 
@@ -48,7 +49,7 @@ from cotenant.log.nats.declaring import StreamSettings, declare, wanted_of
 from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, BOUND, EXTENDED, BusError, is_no_space
 from cotenant.log.nats.lookups import Lookups, id_of
 from cotenant.log.nats.publishing import Ack, Message, drained, header_lines, send
-from cotenant.log.nats.reader import LEAST_LATE_SECONDS, SILENCE_SECONDS, NatsReader
+from cotenant.log.nats.reader import LEAST_LATE_SECONDS, NatsReader
 from cotenant.log.nats.republished import RepublishedReader
 from cotenant.log.nats.streams import MAX_MESSAGE_BYTES, StreamSizes
 from cotenant.log.nats.wire import BusClient
@@ -64,6 +65,9 @@ TRY_PAUSES_SECONDS = (0.05, 0.2, 0.5, 1.0)
 NO_LEADER_SECONDS = 15.0
 """Followers begin an election 4 to 9 s after they last heard of their leader (nats-server 2.15)."""
 _WRONG_SEQUENCE = {10071, 10164}
+LISTEN_SECONDS = 0.5
+SILENT_SECONDS = 60.0
+"""How long `read_all` waits for the next message or heartbeat."""
 REFUSALS = ("sequence", "no_space", "too_large", "no_answer", "other")
 """Why a write is not stored: its expectation failed, LOG or its disk is full, a message is too large, no answer."""
 
@@ -291,23 +295,31 @@ async def connect(url: str, service: str, access: Access = NOBODY) -> NatsLog:
 
 
 async def read_all(log: NatsLog, stream: str, filters: Sequence[str], *, after: int = 0) -> list[Event]:
-    """Return all decodable events behind a sequence up to the stream's end now, in order.
+    """Return all decodable events behind a sequence up to the stream's end now, in order. Raises BusError if the server stops
+    answering.
 
     Meant for replay, not for services: it holds them all.
     """
     until = await log.last_sequence(stream)
-    found: list[Event] = []
     if until <= after:
-        return found
+        return []
     reader = await log.follow(stream, filters, after=after)
-    reader.loaded()
-    reader.max_behind = 0
     try:
-        while reader.position < until:
-            events = await reader.pull(PULL_BATCH, SILENCE_SECONDS)
-            if not events:
-                break
-            found.extend(events)
+        return [event async for events in read_up_to(reader, until) for event in events]
     finally:
         await reader.close()
-    return found
+
+
+async def read_up_to(reader: NatsReader, until: int) -> AsyncIterator[Sequence[Event]]:
+    """Yield what a reader receives until nothing up to a sequence is missing. Raises BusError if nothing new is heard for
+    SILENT_SECONDS: a pull without events says nothing about the end, as a server on a crowded machine may take seconds."""
+    reader.loaded()
+    reader.max_behind = 0
+    heard_at, through = time.monotonic(), reader.scanned
+    while through < until:
+        yield await reader.pull(PULL_BATCH, LISTEN_SECONDS)
+        now = time.monotonic()
+        if reader.scanned > through:
+            heard_at, through = now, reader.scanned
+        elif now - heard_at > SILENT_SECONDS:
+            raise BusError(f"{reader.stream}: nothing was heard for {now - heard_at:.0f} s; read up to {through} of {until}")

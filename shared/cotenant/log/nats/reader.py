@@ -105,6 +105,17 @@ class NatsReader:
         """See `cotenant.log.contract.Lagging`."""
 
     @property
+    def stream(self) -> str:
+        """The stream that it follows."""
+        return self._stream
+
+    @property
+    def scanned(self) -> int:
+        """Sequence up to which every message that it selects was delivered, as the last delivery or heartbeat says; 0 while
+        it loads."""
+        return max(self.position, self._consumer.passed) if self._snapshot is None else 0
+
+    @property
     def snapshot_over(self) -> bool:
         """See `cotenant.log.contract.Snapshotting`."""
         return self._snapshot is None

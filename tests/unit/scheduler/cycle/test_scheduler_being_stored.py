@@ -86,3 +86,32 @@ def test_deciding_ahead_equals_deciding_afterwards_and_withdrawing_leaves_nothin
     assert decided > 10
     assert confirmed
     assert withdrawn
+
+
+def test_a_stop_reported_before_a_terminating_placement_is_stored_again_is_not_about_that_one() -> None:
+    """The pod is resized while it ends. Its executor reports the stop again, as that report precedes the new placement on LOG;
+    decided otherwise ahead, the decision could not be recomputed."""
+    story = Story()
+    story.node(node("a"))
+    story.executor("a")
+    story.pod(pod("p"))
+    story.settle()
+    story.run("a", "p", RunPhase.RUNNING)
+    story.pod(pod("p", deleting=True))
+    story.settle()
+    story.pod(pod("p", cpu="2", deleting=True))
+    batch = [msgspec.structs.replace(event, time=story.now) for event in story.core.decide(story.now)]
+    assert [event.subject for event in batch] == ["node.a.placement.default.p"]
+    story.core.assume(batch)
+    story.run("a", "p", RunPhase.STOPPED)
+    assert story.core.decide(story.now) == []
+    story.core.withdraw()
+    [gone] = story.core.decide(story.now)
+    assert gone.tombstone, "of the placement that is stored the report speaks"
+    story.core.assume(batch)
+    story.sequence += 1
+    story.last[batch[0].subject] = msgspec.structs.replace(batch[0], sequence=story.sequence)
+    story.core.confirm(story.sequence)
+    assert story.core.decide(story.now) == story.reloaded().decide(story.now) == []
+    story.run("a", "p", RunPhase.STOPPED)
+    assert [event.tombstone for event in story.settle()] == [True]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from cotenant.api.objects.pod import Pod
 from cotenant.api.objects.pod_resources import pod_requests
 from tests.unit.scheduler.reference import gangs
-from tests.unit.scheduler.reference.reserved import takes
+from tests.unit.scheduler.reference.reserved import owned, takes
 from tests.unit.scheduler.reference.world import World
 
 NODE, CLUSTER = "NodeTopologyLayer", "ClusterTopologyLayer"
@@ -141,10 +141,10 @@ def rules(world: World, entry: list[Pod]) -> Rules:
 
 
 def slots(world: World, entry: list[Pod], node: str) -> int:
-    """How many of a gang's pods a node takes: of each size by itself, no more than there are. Pods with other labels may use
-    other reservations."""
+    """How many of a gang's pods a node takes: of each size by itself, no more than there are; those that other reservations are
+    for by themselves."""
     total = 0
-    sizes = [(pod_requests(pod), pod.metadata.labels) for pod in entry]
+    sizes = [(pod_requests(pod), owned(world, pod)) for pod in entry]
     for number, size in enumerate(sizes):
         if size in sizes[:number]:
             continue

@@ -29,10 +29,19 @@ def takes(world: World, pod: Pod, node: str) -> str | None:
     return "" if feasible(world, pod, node) else None
 
 
+def is_for(world: World, uid: str, pod: Pod) -> bool:
+    wanted = world.reservation_specs[uid]["owners"][0]["labelSelector"]["matchLabels"]
+    return all(pod.metadata.labels.get(key) == value for key, value in wanted.items())
+
+
+def owned(world: World, pod: Pod) -> list[str]:
+    """The uids of the reservations that are for a pod."""
+    return [uid for uid in sorted(world.reservation_specs) if is_for(world, uid, pod)]
+
+
 def room_for(world: World, pod: Pod, share: ReservationShare) -> bool:
     spec = world.reservation_specs[share.uid]
-    wanted = spec["owners"][0]["labelSelector"]["matchLabels"]
-    if any(pod.metadata.labels.get(key) != value for key, value in wanted.items()) or is_used_up(world, share):
+    if not is_for(world, share.uid, pod) or is_used_up(world, share):
         return False
     if spec.get("allocatePolicy") == "Restricted" and any(
         amount > share.allocatable.get(name, amount) - allocated(world, share, name)

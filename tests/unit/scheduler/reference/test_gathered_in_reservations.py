@@ -52,6 +52,10 @@ class ReservedCluster(Cluster):
                 reservation(f"r{count}", cpu=cpu, memory="64Mi", owners=owners, allocateOnce=once, template=template, **more)
             )
         story.settle()
+        for count in range(len(rooms)):
+            if story.share(f"r{count}") is None:
+                story.reservation_deleted(f"r{count}")  # it would take the room that a used one leaves
+        story.settle()
 
     def node(self, number: int, where: tuple[str, str], cpu: str) -> None:
         labels = {key: value for key, value in zip((SPINE, BLOCK), where, strict=True) if value}
