@@ -22,6 +22,7 @@ from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.node import ExecutorNode, Periods
 from cotenant_node_executor.figures import register
 from cotenant_node_executor.host_facts import PODS_BY_KUBELET, executor_status, host_facts, host_given
+from cotenant_node_executor.joint_stops import JointStops
 from cotenant_node_executor.kernel_machine import KernelMachine
 from cotenant_node_executor.known_log import KnownLog
 from cotenant_node_executor.koordlet_metrics import registry as koordlet_metrics
@@ -181,6 +182,7 @@ async def program(host: Host, arguments: argparse.Namespace) -> None:
     known_log = KnownLog(None)
     if machine is not None:
         known_log = KnownLog(arguments.data / "log.json", machine.existing_pods)
+    stops = JointStops(host.log) if len(nodes) > 1 else None
     waiting = {node.name for node in nodes}
 
     def ready(name: str) -> None:
@@ -199,6 +201,7 @@ async def program(host: Host, arguments: argparse.Namespace) -> None:
             known_log=known_log,
             tracing=host.telemetry.tracing,
             figures=host.telemetry.figures,
+            stops=stops,
         )
         for node in nodes
     ]

@@ -6,7 +6,8 @@ it does not delay others; the slower the server, the larger the rounds.
 
 The end of a report of a pod that is gone waits for END_AFTER_SECONDS: by then a gateway has stored it, together with other
 ends, which costs the server less than one message at a time. Where no gateway runs, the node ends it. That a pod was stopped
-does not wait: that tombstone is a report.
+does not wait for a gateway: that tombstone is a report. Where many pods of many nodes of this process are stopped it waits for
+those of other nodes (`joint_stops`).
 
 Bounds: one round, of at most ROUND reports; WORTH_A_BATCH of them go as one atomic batch, fewer one by one; `RoomPause` between
 tries while LOG has no room; as many ends wait as a cycle decides; KNOWN stored reports are not read again.
@@ -28,6 +29,7 @@ from cotenant.log.room_pause import RoomPause
 from cotenant.log.traces import about
 from cotenant.runtime.follower import LOG_ERRORS
 from cotenant_node_executor.core.node import ExecutorNode
+from cotenant_node_executor.joint_stops import JointStops
 
 logger = logging.getLogger(__name__)
 
@@ -43,11 +45,18 @@ class Reports:
     """One node's reports in progress."""
 
     def __init__(
-        self, log: Log, cell: str, wake: Callable[[], None], on_stored: Callable[[Event, int], None] | None = None
+        self,
+        log: Log,
+        cell: str,
+        wake: Callable[[], None],
+        on_stored: Callable[[Event, int], None] | None = None,
+        stops: JointStops | None = None,
     ) -> None:
         """`wake` runs the next cycle now, for reports that had to wait. `on_stored` is called with each report that is
-        stored, and when it was sent (ns since the epoch)."""
+        stored, and when it was sent (ns since the epoch). `stops`: where the process has several nodes, what stores their
+        reports that pods were stopped."""
         self._log = log
+        self._stops = stops
         self._cell = cell
         self._wake = wake
         self._on_stored = on_stored
@@ -127,8 +136,9 @@ class Reports:
         """Store some reports together, and fold them."""
         writes = [Write(event=event, expected=node.core.last_sequence(event.subject)) for event in events]
         sent_ns = time.time_ns()
+        joint = self._stops if all(map(reports_stop, events)) else None
         try:
-            outcome = await self._log.append(writes)
+            outcome = await (joint or self._log).append(writes)
         except LOG_ERRORS as error:
             logger.info("node %s: %s was not stored: %s", node.name, events[0].subject, error, extra=about(events[0]))
             return NoAnswer(str(error))

@@ -34,6 +34,7 @@ from cotenant.runtime.findings import publish_findings
 from cotenant.runtime.follower import Follower, utc_now
 from cotenant.runtime.reading import Reading
 from cotenant_node_executor.core.node import ExecutorNode
+from cotenant_node_executor.joint_stops import JointStops
 from cotenant_node_executor.known_log import KnownLog
 from cotenant_node_executor.outbox import Outbox
 from cotenant_node_executor.reports import Reports
@@ -74,7 +75,9 @@ class ExecutorShell:
         known_log: KnownLog | None = None,
         tracing: Tracing | None = None,
         figures: Figures | None = None,
+        stops: JointStops | None = None,
     ) -> None:
+        """`stops`: see `reports.Reports`."""
         self._log = log
         self._cell = cell
         self._period = period_seconds
@@ -105,7 +108,7 @@ class ExecutorShell:
             self._tracing = NodeTracing(tracing, node.name, lambda causes: self.node.trace_of(causes))
         on_stored = self._tracing.stored if self._tracing is not None else None
         self.outbox = Outbox(log, cell, lambda: self.node, self._tracing)
-        self.reports = Reports(log, cell, lambda: self._wake_cycles(), on_stored)
+        self.reports = Reports(log, cell, lambda: self._wake_cycles(), on_stored, stops)
 
     async def run(self) -> None:
         """Run until stopped."""
