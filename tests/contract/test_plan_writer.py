@@ -11,8 +11,9 @@ from cotenant.events import NodeResources
 from cotenant.kinds.config_maps import CONFIG_MAPS
 from cotenant.log.contract import LOG, NoAnswer
 from cotenant.log.nats.log import connect, read_all
-from cotenant.log.plan_writer import Overloaded, PlanWriter
+from cotenant.log.plan_writer import PlanWriter
 from cotenant.log.plans import Plan, Written, object_write
+from cotenant.log.write_queue import Overloaded
 from cotenant.runtime.follower import utc_now
 from tests.nats_server import NatsServer
 

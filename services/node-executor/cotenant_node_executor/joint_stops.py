@@ -1,9 +1,9 @@
 """Stores reports of several nodes of one process that pods were stopped: where many come, together.
 
 Such a report is a tombstone. By itself it costs the server two syncs of LOG's file and 0.3 ms of CPU; one of 32 in a batch
-costs 0.15 ms, and the batch six syncs (nats-server 2.15, unreplicated). So where ENOUGH of them came in the present and the last
-GATHER_SECONDS, the next ones wait as long for each other. Where few come none waits, and a machine of its own has no one to
-share with.
+costs 0.15 ms, and the batch six syncs (nats-server 2.15, unreplicated). So where ENOUGH of them came in the present and the
+last GATHER_SECONDS, the next ones wait as long for each other. Where few come none waits, and a machine of its own has no one
+to share with.
 
 In: the writes of one node's round. Out: their outcome, as if they had been stored by themselves: if a batch is refused, each
 node's writes are repeated alone.
