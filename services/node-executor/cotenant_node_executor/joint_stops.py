@@ -1,9 +1,9 @@
 """Stores reports of several nodes of one process that pods were stopped: where many come, together.
 
 Such a report is a tombstone. By itself it costs the server two syncs of LOG's file and 0.3 ms of CPU; one of 32 in a batch
-costs 0.15 ms, and the batch six syncs (nats-server 2.15, unreplicated). So where ENOUGH of them came in the present and the
-last GATHER_SECONDS, the next ones wait as long for each other. Where few come none waits, and a machine of its own has no one
-to share with.
+costs 0.15 ms, and the batch six syncs (nats-server 2.15, unreplicated). So where ENOUGH of them came in two intervals of
+GATHER_SECONDS, the next ones wait as long for each other. Where few come none waits, and a machine of its own has no one to
+share with.
 
 In: the writes of one node's round. Out: their outcome, as if they had been stored by themselves: if a batch is refused, each
 node's writes are repeated alone.
@@ -22,6 +22,8 @@ from cotenant.log.contract import WORTH_A_BATCH, Log, NoAnswer, Refused, Stored,
 GATHER_SECONDS = 0.25
 """As long as a gateway gathers the ends of objects."""
 ENOUGH = 2 * WORTH_A_BATCH
+PAUSES = 4
+"""A pause of so many intervals is no end: a busy process is late."""
 MAX_TOGETHER = 500
 SINGLES = 16
 Outcome = Stored | Refused | NoAnswer
@@ -44,9 +46,9 @@ class JointStops:
         self._waiting: list[_Waiting] = []
         self._rounds: set[asyncio.Task[None]] = set()
         self._window = 0
-        """The number of the present window of GATHER_SECONDS."""
+        """The number of the present interval of GATHER_SECONDS."""
         self._came = self._came_before = 0
-        """Writes in it, and in the one before it."""
+        """Writes in it, and in the one with writes before it, if that was at most PAUSES ago."""
 
     async def append(self, writes: Sequence[Write]) -> Outcome:
         """Store one node's reports, all or none, as `Log.append` does; raises what that raises."""
@@ -64,7 +66,7 @@ class JointStops:
         """Count the writes; return whether they are worth waiting for others."""
         window = int(self._clock() / GATHER_SECONDS)
         if window != self._window:
-            self._came_before = self._came if window == self._window + 1 else 0
+            self._came_before = self._came if window <= self._window + PAUSES else 0
             self._window, self._came = window, 0
         enough = self._came + self._came_before >= ENOUGH
         self._came += writes

@@ -6,9 +6,9 @@ client affects no other. While a batch is being stored the next one gathers, and
 model has folded it, so a client reads what it has written. What a request writes continues the request's trace; other writes
 continue that of their first cause.
 
-Bounds: those of `write_queue`; MAX_BYTES of plans wait or are being stored (beyond that `Overloaded`); WRITE_SECONDS from a plan
-to its answer; one batch at a time, and beside it fewer than WORTH_A_BATCH messages; SINGLES repeated at a time, FOLD_SECONDS
-waiting for the fold.
+Bounds: those of `write_queue`; MAX_BYTES of plans wait or are being stored (beyond that `Overloaded`); WRITE_SECONDS from a
+plan to its answer; one batch at a time, and beside it fewer than WORTH_A_BATCH messages; SINGLES repeated at a time,
+FOLD_SECONDS waiting for the fold.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class PlanWriter:
         self.refused_batches = 0
 
     async def submit(self, plan: Plan, actor: str, flow: str = "") -> Outcome:
-        """Store a plan; returns when it is stored and folded, or refused, within WRITE_SECONDS. `flow`: see `write_queue`. Raises
-        Overloaded, and what the log raises on a plan that cannot be encoded."""
+        """Store a plan; returns when it is stored and folded, or refused, within WRITE_SECONDS. `flow`: see `write_queue`.
+        Raises Overloaded, and what the log raises on a plan that cannot be encoded."""
         loop = asyncio.get_running_loop()
         pending = PendingPlan(plan, actor, flow, loop.create_future(), loop.time())
         weight_bytes = pending.weight_bytes

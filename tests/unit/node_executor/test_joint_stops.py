@@ -9,7 +9,7 @@ from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.log.contract import NoAnswer, Refused, Stored, Write, ending
 from cotenant.log.memory.log import MemoryLog
 from cotenant.model.subjects import run_subject
-from cotenant_node_executor.joint_stops import ENOUGH, JointStops
+from cotenant_node_executor.joint_stops import ENOUGH, GATHER_SECONDS, PAUSES, JointStops
 
 WAIT_SECONDS = 60
 
@@ -64,6 +64,26 @@ async def test_where_many_are_stopped_the_next_ones_share_a_batch_and_each_learn
         head = await log.head(run_subject(f"n{number}", "default", "p"))
         assert head is not None
         assert head.sequence == outcome.first == outcome.last
+
+
+async def test_reports_that_come_apart_do_not_wait() -> None:
+    log, at = RecordingLog(), [0.0]
+    stops = JointStops(log, lambda: at[0])
+    for number in range(4 * ENOUGH):
+        at[0] += 2 * GATHER_SECONDS / ENOUGH
+        assert isinstance(await stops.append(stop(number)), Stored)
+    assert log.sizes == [1] * (4 * ENOUGH)
+
+
+async def test_a_busy_process_that_pauses_goes_on_gathering() -> None:
+    log, at = RecordingLog(), [0.0]
+    stops = JointStops(log, lambda: at[0])
+    for number in range(ENOUGH):
+        await stops.append(stop(1000 + number))
+    at[0] += PAUSES * GATHER_SECONDS
+    async with asyncio.timeout(WAIT_SECONDS):
+        await asyncio.gather(*(stops.append(stop(number)) for number in range(20)))
+    assert log.sizes[ENOUGH:] == [20]
 
 
 async def test_a_report_that_is_refused_does_not_affect_those_of_other_nodes() -> None:

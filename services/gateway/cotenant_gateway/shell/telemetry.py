@@ -55,7 +55,7 @@ class GatewayTelemetry:
             "cotenant_gateway_waiting_flows", [self._flows], description="Flows whose writes wait for the log"
         )
         meter.create_observable_counter(
-            "cotenant_gateway_full_flows", [self._full_flows], description="Writes refused with 429, as too many of a flow waited"
+            "cotenant_gateway_full_flows", [self._full_flows], description="Writes refused as too many of their flow waited"
         )
         # The series of a Prometheus histogram: OpenTelemetry has no observable one.
         parts = {"bucket": self._admission_buckets, "sum": self._admission_sum, "count": self._admission_count}
