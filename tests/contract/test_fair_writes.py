@@ -11,7 +11,7 @@ import pytest
 from cotenant.api.snapshots import Address
 from cotenant.events import NodeResources
 from cotenant.kinds.config_maps import CONFIG_MAPS
-from cotenant.log.contract import WORTH_A_BATCH, NoAnswer, Refused, Stored, Write
+from cotenant.log.contract import NoAnswer, Refused, Stored, Write
 from cotenant.log.memory.log import MemoryLog
 from cotenant.log.plan_writer import PlanWriter
 from cotenant.log.plans import Outcome, Plan, Written, object_write
@@ -96,21 +96,33 @@ async def test_a_writer_is_not_held_up_by_a_batch_of_deletions_that_is_being_sto
         await log.until(1)
         assert len(log.sent[0]) == LIGHT_WRITES
         more = submitted(writer, DELETIONS, [f"e{number}" for number in range(64)])
-        other = submitted(writer, OTHERS, ["other"])
-        await log.until(2)
-        assert log.sent[1:] == [["other"]]
-        log.answer(1)
-        async with asyncio.timeout(WAIT_SECONDS):
-            await other[0]
+        for number in (1, 2):
+            other = submitted(writer, OTHERS, [f"other{number}"])
+            await log.until(1 + number)
+            assert log.sent[1:] == [["other1"], ["other2"]][:number]
+            log.answer(number)
+            async with asyncio.timeout(WAIT_SECONDS):
+                await other[0]
         assert not any(each.done() for each in [*deletions, *more])
         await settled(log, [*deletions, *more])
-    assert [len(sent) for sent in log.sent] == [LIGHT_WRITES, 1, 64]
+    assert [len(sent) for sent in log.sent] == [LIGHT_WRITES, 1, 1, 64]
+
+
+async def test_a_write_of_a_light_flow_is_not_made_part_of_a_batch() -> None:
+    log = HeldLog()
+    async with writing(log) as writer:
+        deletions = submitted(writer, DELETIONS, [f"d{number}" for number in range(LIGHT_WRITES)])
+        other = submitted(writer, OTHERS, ["other"])
+        await log.until(2)
+        assert log.sent[0] == ["other"]
+        assert len(log.sent[1]) == LIGHT_WRITES
+        await settled(log, [*deletions, *other])
 
 
 async def test_a_writer_does_not_wait_for_deletions_that_came_before_it() -> None:
     log = HeldLog()
     async with writing(log) as writer:
-        first = submitted(writer, DELETIONS, [f"d{number}" for number in range(WORTH_A_BATCH)])
+        first = submitted(writer, DELETIONS, [f"d{number}" for number in range(LIGHT_WRITES)])
         await log.until(1)
         deletions = submitted(writer, DELETIONS, [f"e{number}" for number in range(3 * BATCH_MESSAGES)])
         # Two writers that are not light: none of their writes is stored beside a batch.

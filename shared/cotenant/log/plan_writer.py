@@ -1,7 +1,7 @@
 """Stores plans on the log: writes that arrive together share one atomic batch.
 
 A batch holds at most one write per subject. If it is refused, its plans are repeated one by one, so that one stale
-client affects no other. While a batch is being stored the next one gathers, and writes of light flows are stored beside it
+client affects no other. While a batch is being stored the next one gathers; writes of light flows are stored beside it
 (`write_queue`, which also says whose turn it is). The answer to a plan comes once the read
 model has folded it, so a client reads what it has written. What a request writes continues the request's trace; other writes
 continue that of their first cause.
@@ -19,6 +19,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -68,14 +69,12 @@ class PlanWriter:
         self._last: OrderedDict[str, tuple[int, bool]] = OrderedDict()
         """By subject, the sequence of its last stored message, and whether that was a tombstone."""
         self._settling: set[asyncio.Task[None]] = set()
-        self._batch: asyncio.Future[None] | None = None
+        self._batch: asyncio.Future[Any] | None = None
         """The batch that is being stored, and what is stored beside it."""
-        self._beside: asyncio.Future[None] | None = None
+        self._beside: asyncio.Future[Any] | None = None
         self.held_bytes = 0
         """Of plans that wait, are being stored, or are not folded yet."""
         self.batches = 0
-        self.beside = 0
-        """How often writes of light flows were stored beside a batch."""
         self.refused_batches = 0
 
     async def submit(self, plan: Plan, actor: str, flow: str = "") -> Outcome:
@@ -129,18 +128,17 @@ class PlanWriter:
                 # Let the requests that arrived in the same iteration of the event loop join the batch.
                 await asyncio.sleep(0)
                 self._batch, self._beside = _unless_over(self._batch), _unless_over(self._beside)
+                if self._beside is None:
+                    self._beside = self._begin(self.queue.take_beside())
                 if self._batch is None:
                     self._batch = self._begin(self.queue.take())
-                if self._batch is not None and self._beside is None:
-                    self._beside = self._begin(self.queue.take_beside())
-                    self.beside += self._beside is not None
         finally:
             for storing in (self._batch, self._beside):
                 if storing is not None:
                     storing.cancel()
                     await asyncio.gather(storing, return_exceptions=True)
 
-    def _begin(self, batch: list[PendingPlan]) -> asyncio.Future[None] | None:
+    def _begin(self, batch: list[PendingPlan]) -> asyncio.Future[Any] | None:
         """Begin to store some plans; None: there are none."""
         if not batch:
             return None
@@ -148,20 +146,18 @@ class PlanWriter:
         batch.sort(key=lambda item: item.plan.writes[0].expected is None)
         for pending in batch:
             pending.sent = True
-        storing = asyncio.ensure_future(self._store_all(batch))
+        storing: asyncio.Future[Any]
+        if sum(len(pending.plan.writes) for pending in batch) >= WORTH_A_BATCH:
+            storing = asyncio.ensure_future(self._store(batch))
+        else:
+            # Few: each plan by itself costs the server less, and a refused one does not affect the others.
+            storing = asyncio.gather(*(self._store([pending]) for pending in batch))
         storing.add_done_callback(lambda _: self._end(batch))
         return storing
 
     def _end(self, batch: Sequence[PendingPlan]) -> None:
         self.queue.stored(batch)
         self._wake.set()
-
-    async def _store_all(self, batch: Sequence[PendingPlan]) -> None:
-        if sum(len(pending.plan.writes) for pending in batch) >= WORTH_A_BATCH:
-            await self._store(batch)
-        else:
-            # Few: each plan by itself costs the server less, and a refused one does not affect the others.
-            await asyncio.gather(*(self._store([pending]) for pending in batch))
 
     def _is_over(self, pending: PendingPlan) -> bool:
         """Whether a plan need not be stored any more: it has its answer, or is known to be stale and gets it now."""
@@ -267,7 +263,7 @@ class PlanWriter:
             pending.done.set_result(outcome)
 
 
-def _unless_over(storing: asyncio.Future[None] | None) -> asyncio.Future[None] | None:
+def _unless_over(storing: asyncio.Future[Any] | None) -> asyncio.Future[Any] | None:
     """Return what is still being stored. Raises what storing it raised."""
     if storing is None or not storing.done():
         return storing

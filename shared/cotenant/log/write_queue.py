@@ -2,8 +2,8 @@
 
 A flow is what one user does to one kind of object by one verb (the empty flow: what a gateway does by itself). Flows take
 turns, one plan each, so a plan waits for those before it in its own flow, and for one of each other flow before each of them. A
-flow is light if it had fewer than LIGHT_WRITES lately: while a batch is being stored, its writes need not wait for the next
-one, as long as none of the flow is being stored.
+flow is light if it had fewer than LIGHT_WRITES lately: its writes are stored beside the batches of others, one by one, so they
+wait neither for the next batch nor for what else is in it.
 
 In: plans in the order of arrival. Out: the plans of the next batch, or those to be stored beside one: never two of a subject,
 and none of a subject that is being stored.
@@ -74,8 +74,6 @@ class WriteQueue:
         self._waiting = 0
         self._subjects: set[str] = set()
         """Those that are being stored."""
-        self._storing: Counter[str] = Counter()
-        """How many plans of each flow are."""
         self._window = 0
         self._came: Counter[str] = Counter()
         self._came_before: Counter[str] = Counter()
@@ -114,24 +112,20 @@ class WriteQueue:
         self._came[flow] += 1
 
     def _is_light(self, flow: str) -> bool:
-        lately = self._came[flow] + self._came_before[flow]
-        return lately < LIGHT_WRITES and not self._storing[flow]
+        return self._came[flow] + self._came_before[flow] < LIGHT_WRITES
 
     def take(self) -> list[PendingPlan]:
         """Return the next batch."""
         return self._take(deque(self._flows), BATCH_MESSAGES)
 
     def take_beside(self) -> list[PendingPlan]:
-        """Return what may be stored beside a batch, one by one."""
+        """Return what is stored beside a batch, one by one: some plans of light flows."""
         return self._take(deque(flow for flow in self._flows if self._is_light(flow)), WORTH_A_BATCH - 1)
 
     def stored(self, batch: Iterable[PendingPlan]) -> None:
         """These are stored, or refused."""
         for pending in batch:
             self._subjects.difference_update(pending.subjects)
-            self._storing[pending.flow] -= 1
-            if not self._storing[pending.flow]:
-                del self._storing[pending.flow]
 
     def _take(self, turns: deque[str], most: int) -> list[PendingPlan]:
         batch: list[PendingPlan] = []
@@ -163,7 +157,6 @@ class WriteQueue:
             del self._flows[flow]
         for pending in batch:
             self._subjects.update(pending.subjects)
-            self._storing[pending.flow] += 1
         return batch
 
     def _next(self, flow: str, subjects: set[str], later: dict[str, list[PendingPlan]]) -> PendingPlan | None:
