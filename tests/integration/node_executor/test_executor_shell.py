@@ -22,6 +22,7 @@ from cotenant.log.nats.log import connect
 from cotenant.log.nats.streams import StreamSizes
 from cotenant.model.subjects import condition_subject, executor_subject, placement_subject, run_subject
 from cotenant_node_executor.core.node import ExecutorNode, Periods
+from cotenant_node_executor.joint_stops import JointStops
 from cotenant_node_executor.shell import ExecutorShell
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from tests.builders import encoded, pod_document
@@ -56,12 +57,18 @@ def new_node(boot: str = "boot") -> ExecutorNode:
 
 @asynccontextmanager
 async def living(
-    log: Log, node: ExecutorNode | None = None, period_seconds: float = PERIOD
+    log: Log, node: ExecutorNode | None = None, period_seconds: float = PERIOD, stops: JointStops | None = None
 ) -> AsyncIterator[ExecutorShell]:
     """A shell that has loaded."""
     stopping, ready = asyncio.Event(), asyncio.Event()
     shell = ExecutorShell(
-        log, node or new_node(), cell="cell", period_seconds=period_seconds, stopping=stopping, on_ready=ready.set
+        log,
+        node or new_node(),
+        cell="cell",
+        period_seconds=period_seconds,
+        stopping=stopping,
+        on_ready=ready.set,
+        stops=stops,
     )
     running = asyncio.ensure_future(shell.run())
     async with asyncio.timeout(WAIT_SECONDS):
@@ -328,6 +335,27 @@ async def test_the_end_of_a_stopped_pod_is_reported_before_the_next_sample() -> 
         await reported(log, "job", RunPhase.RUNNING)
         await place(log, "job", phase=PlacementPhase.TERMINATING)
         await reported(log, "job", RunPhase.STOPPED)
+
+
+async def test_only_that_pods_were_stopped_waits_for_reports_of_other_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cotenant_node_executor.joint_stops.ENOUGH", 0)
+    log = MemoryLog()
+    stops = JointStops(log)
+    together: list[str] = []
+    append = stops.append
+
+    async def seen(writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
+        together.extend(write.event.subject for write in writes)
+        return await append(writes)
+
+    monkeypatch.setattr(stops, "append", seen)
+    async with living(log, stops=stops):
+        for name in ("job", "other"):
+            await place(log, name)
+            await reported(log, name, RunPhase.RUNNING)
+        await place(log, "job", phase=PlacementPhase.TERMINATING)
+        await reported(log, "job", RunPhase.STOPPED)
+    assert set(together) == {run_subject(NODE, "default", "job")}
 
 
 async def test_a_delivery_that_changes_nothing_causes_no_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
