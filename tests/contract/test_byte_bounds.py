@@ -10,13 +10,14 @@ import msgspec
 
 from cotenant.events import Event
 from cotenant.events.objects import ObjectStored
-from cotenant.log import plan_writer
+from cotenant.log import plan_writer, write_queue
 from cotenant.log.contract import LOG, NoAnswer, Refused, Stored, Write
 from cotenant.log.memory import MemoryLog
 from cotenant.log.nats import consumer
 from cotenant.log.nats.log import connect
-from cotenant.log.plan_writer import Overloaded, PlanWriter
+from cotenant.log.plan_writer import PlanWriter
 from cotenant.log.plans import Plan, PlannedWrite, Written
+from cotenant.log.write_queue import Overloaded
 from tests.nats_server import NatsServer
 
 WAIT_SECONDS = 60
@@ -100,8 +101,8 @@ async def test_plans_that_wait_are_bounded_in_bytes_and_so_are_batches() -> None
         stored = sum(await asyncio.gather(*submitted))
     assert most - 1 <= stored <= most
     assert writer.held_bytes == 0
-    assert max(log.batches) <= plan_writer.BATCH_BYTES
-    assert len(log.batches) >= plan_writer.MAX_BYTES // plan_writer.BATCH_BYTES
+    assert max(log.batches) <= write_queue.BATCH_BYTES
+    assert len(log.batches) >= plan_writer.MAX_BYTES // write_queue.BATCH_BYTES
     # What is over is over: there is room again.
     assert await submit(2 * most)
     running.cancel()

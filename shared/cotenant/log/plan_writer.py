@@ -1,12 +1,14 @@
 """Stores plans on the log: writes that arrive together share one atomic batch.
 
 A batch holds at most one write per subject. If it is refused, its plans are repeated one by one, so that one stale
-client affects no other. While a batch is being stored the next one gathers. The answer to a plan comes once the read
+client affects no other. While a batch is being stored the next one gathers; writes of light flows are stored beside it
+(`write_queue`, which also says whose turn it is). The answer to a plan comes once the read
 model has folded it, so a client reads what it has written. What a request writes continues the request's trace; other writes
 continue that of their first cause.
 
-Bounds: MAX_PENDING plans wait, MAX_BYTES of them wait or are being stored (beyond that `Overloaded`); WRITE_SECONDS from a plan
-to its answer; BATCH_MESSAGES and BATCH_BYTES in a batch, SINGLES repeated at a time, FOLD_SECONDS waiting for the fold.
+Bounds: those of `write_queue`; MAX_BYTES of plans wait or are being stored (beyond that `Overloaded`); WRITE_SECONDS from a
+plan to its answer; one batch at a time, and beside it fewer than WORTH_A_BATCH messages; SINGLES repeated at a time,
+FOLD_SECONDS waiting for the fold.
 """
 
 from __future__ import annotations
@@ -14,9 +16,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -24,37 +27,16 @@ from cotenant.events.envelope import Event
 from cotenant.log.contract import WORTH_A_BATCH, Log, NoAnswer, Refused, Stored, Write
 from cotenant.log.plans import Outcome, Plan, PlannedWrite, Written
 from cotenant.log.storing import store_batch
-from cotenant.model.trace_context import CURRENT, continued
+from cotenant.log.write_queue import Overloaded, PendingPlan, WriteQueue
+from cotenant.model.trace_context import continued
 
 logger = logging.getLogger(__name__)
 
-MAX_PENDING = 10_000
 MAX_BYTES = 64 << 20
-BATCH_MESSAGES = 500
-BATCH_BYTES = 8 << 20
 SINGLES = 16
 REMEMBERED_SUBJECTS = 20_000
 FOLD_SECONDS = 2.0
 WRITE_SECONDS = 10.0
-
-
-class Overloaded(Exception):  # noqa: N818 - answered with 503, not a fault
-    """More plans or bytes are waiting than the bounds allow, or this plan has waited too long: it is not stored."""
-
-
-class _Pending:
-    __slots__ = ("actor", "done", "events", "plan", "sent", "since", "trace", "weight_bytes")
-
-    def __init__(self, plan: Plan, actor: str, done: asyncio.Future[Outcome], since: float) -> None:
-        self.plan = plan
-        self.actor = actor
-        self.done = done
-        self.trace = CURRENT.get()
-        """Of the request that submitted it."""
-        self.weight_bytes = plan.weight_bytes
-        self.events: tuple[Event, ...] = ()
-        self.sent = False
-        self.since = since
 
 
 class PlanWriter:
@@ -79,31 +61,32 @@ class PlanWriter:
         self._trace_of = trace_of
         self.on_stored: Callable[[Event, str, int], None] | None = None
         """Called with each event that was stored, the traceparent that it continues, and when it was sent (ns of the epoch)."""
-        self._pending: deque[_Pending] = deque()
-        self._open: set[_Pending] = set()
+        self.queue = WriteQueue(self._is_over)
+        self._open: set[PendingPlan] = set()
         """Plans without an answer yet."""
         self._wake = asyncio.Event()
         self._count = 0
         self._last: OrderedDict[str, tuple[int, bool]] = OrderedDict()
         """By subject, the sequence of its last stored message, and whether that was a tombstone."""
         self._settling: set[asyncio.Task[None]] = set()
+        self._batch: asyncio.Future[Any] | None = None
+        """The batch that is being stored, and what is stored beside it."""
+        self._beside: asyncio.Future[Any] | None = None
         self.held_bytes = 0
         """Of plans that wait, are being stored, or are not folded yet."""
         self.batches = 0
         self.refused_batches = 0
 
-    async def submit(self, plan: Plan, actor: str) -> Outcome:
-        """Store a plan; returns when it is stored and folded, or refused, within WRITE_SECONDS. Raises Overloaded, and what the
-        log raises on a plan that cannot be encoded."""
+    async def submit(self, plan: Plan, actor: str, flow: str = "") -> Outcome:
+        """Store a plan; returns when it is stored and folded, or refused, within WRITE_SECONDS. `flow`: see `write_queue`.
+        Raises Overloaded, and what the log raises on a plan that cannot be encoded."""
         loop = asyncio.get_running_loop()
-        pending = _Pending(plan, actor, loop.create_future(), loop.time())
+        pending = PendingPlan(plan, actor, flow, loop.create_future(), loop.time())
         weight_bytes = pending.weight_bytes
-        if len(self._pending) >= MAX_PENDING:
-            raise Overloaded(f"{MAX_PENDING} writes are waiting for the log already")
         if self.held_bytes and self.held_bytes + weight_bytes > MAX_BYTES:
             raise Overloaded(f"writes of {self.held_bytes} bytes are waiting for the log already")
+        self.queue.add(pending)
         self.held_bytes += weight_bytes
-        self._pending.append(pending)
         self._open.add(pending)
         self._wake.set()
         late = loop.call_later(WRITE_SECONDS, self._give_up, pending, WRITE_SECONDS)
@@ -125,7 +108,7 @@ class PlanWriter:
         for pending in [pending for pending in self._open if pending.since <= before]:
             self._give_up(pending, waited_seconds)
 
-    def _give_up(self, pending: _Pending, waited_seconds: float) -> None:
+    def _give_up(self, pending: PendingPlan, waited_seconds: float) -> None:
         """Answer a plan whose time is over; one that has not left will not be stored."""
         if pending.sent:
             self._settle(pending, NoAnswer(f"no answer within {waited_seconds:.0f} s"))
@@ -138,50 +121,52 @@ class PlanWriter:
 
     async def run(self) -> None:
         """Store forever; cancelled at the end of the process."""
-        while True:
-            if not self._pending:
-                self._wake.clear()
+        try:
+            while True:
                 await self._wake.wait()
+                self._wake.clear()
                 # Let the requests that arrived in the same iteration of the event loop join the batch.
                 await asyncio.sleep(0)
-            batch = self._take()
-            if sum(len(pending.plan.writes) for pending in batch) >= WORTH_A_BATCH:
-                await self._store(batch)
-            else:
-                # Few: each plan by itself costs the server less, and a refused one does not affect the others.
-                await asyncio.gather(*(self._store([pending]) for pending in batch))
+                self._batch, self._beside = _unless_over(self._batch), _unless_over(self._beside)
+                if self._beside is None:
+                    self._beside = self._begin(self.queue.take_beside())
+                if self._batch is None:
+                    self._batch = self._begin(self.queue.take())
+        finally:
+            for storing in (self._batch, self._beside):
+                if storing is not None:
+                    storing.cancel()
+                    await asyncio.gather(storing, return_exceptions=True)
 
-    def _take(self) -> list[_Pending]:
-        """Return the next batch: plans in order of arrival, one write per subject, what is known to be stale refused."""
-        batch: list[_Pending] = []
-        later: list[_Pending] = []
-        subjects: set[str] = set()
-        messages = weight_bytes = 0
-        while self._pending and messages < BATCH_MESSAGES:
-            pending = self._pending.popleft()
-            if pending.done.done():
-                continue
-            writes = pending.plan.writes
-            if any(write.subject in subjects for write in writes):
-                later.append(pending)
-                subjects.update(write.subject for write in writes)
-                continue
-            stale = self._stale(pending.plan)
-            if stale:
-                self._settle(pending, Refused(stale))
-                continue
-            if batch and (messages + len(writes) > BATCH_MESSAGES or weight_bytes + pending.weight_bytes > BATCH_BYTES):
-                self._pending.appendleft(pending)
-                break
-            subjects.update(write.subject for write in writes)
-            pending.sent = True
-            batch.append(pending)
-            messages += len(writes)
-            weight_bytes += pending.weight_bytes
-        self._pending.extendleft(reversed(later))
+    def _begin(self, batch: list[PendingPlan]) -> asyncio.Future[Any] | None:
+        """Begin to store some plans; None: there are none."""
+        if not batch:
+            return None
         # A lost answer is resolved by the first message's expectation.
         batch.sort(key=lambda item: item.plan.writes[0].expected is None)
-        return batch
+        for pending in batch:
+            pending.sent = True
+        storing: asyncio.Future[Any]
+        if sum(len(pending.plan.writes) for pending in batch) >= WORTH_A_BATCH:
+            storing = asyncio.ensure_future(self._store(batch))
+        else:
+            # Few: each plan by itself costs the server less, and a refused one does not affect the others.
+            storing = asyncio.gather(*(self._store([pending]) for pending in batch))
+        storing.add_done_callback(lambda _: self._end(batch))
+        return storing
+
+    def _end(self, batch: Sequence[PendingPlan]) -> None:
+        self.queue.stored(batch)
+        self._wake.set()
+
+    def _is_over(self, pending: PendingPlan) -> bool:
+        """Whether a plan need not be stored any more: it has its answer, or is known to be stale and gets it now."""
+        if pending.done.done():
+            return True
+        stale = self._stale(pending.plan)
+        if stale:
+            self._settle(pending, Refused(stale))
+        return bool(stale)
 
     def _stale(self, plan: Plan) -> str:
         for write in plan.writes:
@@ -192,7 +177,7 @@ class PlanWriter:
                 return f"wrong last sequence: {last} on {write.subject}, expected {write.expected}"
         return ""
 
-    def _events(self, pending: _Pending) -> Sequence[Event]:
+    def _events(self, pending: PendingPlan) -> Sequence[Event]:
         if not pending.events:
             now = self._clock()
             events = []
@@ -204,10 +189,10 @@ class PlanWriter:
             pending.events = tuple(events)
         return pending.events
 
-    def _parent(self, pending: _Pending, write: PlannedWrite) -> str:
+    def _parent(self, pending: PendingPlan, write: PlannedWrite) -> str:
         return pending.trace or self._trace_of(write.causes)
 
-    async def _store(self, batch: Sequence[_Pending]) -> None:
+    async def _store(self, batch: Sequence[PendingPlan]) -> None:
         sent_ns = time.time_ns()
         writes = [
             Write(event=event, expected=planned.expected)
@@ -239,7 +224,7 @@ class PlanWriter:
         for pending in batch:
             self._settle(pending, outcome)
 
-    def _record(self, batch: Sequence[_Pending], first: int) -> None:
+    def _record(self, batch: Sequence[PendingPlan], first: int) -> None:
         sequence = first
         for pending in batch:
             for write in pending.plan.writes:
@@ -250,14 +235,14 @@ class PlanWriter:
             self._last.popitem(last=False)
 
     def _notify(
-        self, on_stored: Callable[[Event, str, int], None], batch: Sequence[_Pending], first: int, sent_ns: int
+        self, on_stored: Callable[[Event, str, int], None], batch: Sequence[PendingPlan], first: int, sent_ns: int
     ) -> None:
         for pending in batch:
             for planned, event in zip(pending.plan.writes, pending.events, strict=True):
                 on_stored(replace(event, sequence=first), self._parent(pending, planned), sent_ns)
                 first += 1
 
-    async def _settle_when_folded(self, batch: Sequence[_Pending], stored: Stored) -> None:
+    async def _settle_when_folded(self, batch: Sequence[PendingPlan], stored: Stored) -> None:
         try:
             async with asyncio.timeout(FOLD_SECONDS):
                 await self._folded(stored.last)
@@ -269,10 +254,18 @@ class PlanWriter:
             self._settle(pending, Written(tuple(range(sequence, sequence + count))))
             sequence += count
 
-    def _fail(self, pending: _Pending, error: Exception) -> None:
+    def _fail(self, pending: PendingPlan, error: Exception) -> None:
         if not pending.done.done():
             pending.done.set_exception(error)
 
-    def _settle(self, pending: _Pending, outcome: Outcome) -> None:
+    def _settle(self, pending: PendingPlan, outcome: Outcome) -> None:
         if not pending.done.done():
             pending.done.set_result(outcome)
+
+
+def _unless_over(storing: asyncio.Future[Any] | None) -> asyncio.Future[Any] | None:
+    """Return what is still being stored. Raises what storing it raised."""
+    if storing is None or not storing.done():
+        return storing
+    storing.result()
+    return None

@@ -29,6 +29,9 @@ from cotenant_gateway.read_model.core import GatewayCore
 logger = logging.getLogger(__name__)
 
 FILTERS = (">",)
+PULL_LIMIT = 250
+"""Messages that are folded before requests get their turn: 15 ms."""
+QUEUE_PULLS = 64
 TICK_SECONDS = 1.0
 TRACED = ("objects.core.pods.", "migrations.")
 """Beginnings of subjects that the gateway's own writes name as their first cause."""
@@ -53,7 +56,14 @@ class ReadModel:
         if figures is not None:
             figures.quarantines.append(self.quarantine)
         self._follower = Follower(
-            log, FILTERS, asyncio.Event(), service=identity.service, clock=clock, figures=figures
+            log,
+            FILTERS,
+            asyncio.Event(),
+            service=identity.service,
+            pull_limit=PULL_LIMIT,
+            queue_pulls=QUEUE_PULLS,
+            clock=clock,
+            figures=figures,
         )
         self._waiting: list[tuple[int, int, asyncio.Future[bool]]] = []
         self._tickets = 0

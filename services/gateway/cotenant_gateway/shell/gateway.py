@@ -1,6 +1,8 @@
 """The gateway's process around the loop: carries out the steps of requests and keeps its duties, on the real log.
 
 In: requests from HTTP and NATS. Out: plans to the writer, and answers once the follower has folded what was stored.
+
+Over 300 lines: every kind of request is a method of the same shape.
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ from cotenant.domain.quota.gates import QuotaGates
 from cotenant.engine.commit import Identity
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest, ReservationRequest
 from cotenant.log.contract import Head, Log, Refused
-from cotenant.log.plan_writer import Overloaded, PlanWriter
+from cotenant.log.plan_writer import PlanWriter
 from cotenant.log.plans import Outcome, Plan, Written
+from cotenant.log.write_queue import FlowFull, Overloaded
 from cotenant.model.trace_context import CURRENT
 from cotenant.runtime.figures import Figures
 from cotenant.runtime.follower import LOG_ERRORS
@@ -38,7 +41,7 @@ from cotenant_gateway.shell.durations import Durations
 from cotenant_gateway.shell.duty_keeper import DutyKeeper
 from cotenant_gateway.shell.following import ReadModel
 from cotenant_gateway.shell.space import SpaceWatch
-from cotenant_gateway.statuses import ApiError, unavailable
+from cotenant_gateway.statuses import ApiError, too_many, unavailable
 
 if TYPE_CHECKING:
     from cotenant.runtime.tracing import Tracing
@@ -49,6 +52,8 @@ NEWS_SECONDS = 0.5
 MAKE_ROOM_TRIES = 6
 EXHAUSTED_SECONDS = 1.0
 """How long a write may remain unanswered when the server's disk is full."""
+OF_GATEWAY = ""
+"""The flow of the gateway's own writes, which has no bound of its own: a pass yields a bounded number."""
 BUDGETS = Cadence(timedelta(seconds=1))
 T = TypeVar("T")
 
@@ -138,7 +143,8 @@ class Gateway:
     ) -> ShownObject:
         """Create an object; returns it as the API shows it."""
         self._check_room(dry_run=dry_run)
-        return await self._shown(self._requests.create(kind, namespace, body, dry_run=dry_run, check=check), actor, dry_run)
+        request = self._requests.create(kind, namespace, body, dry_run=dry_run, check=check)
+        return await self._shown(request, actor, _flow(actor, "create", kind), dry_run)
 
     async def replace(
         self,
@@ -157,6 +163,7 @@ class Gateway:
         return await self._shown(
             self._requests.replace(kind, namespace, name, body, dry_run=dry_run, subresource=subresource, check=check),
             actor,
+            _flow(actor, "replace", kind),
             dry_run,
             ends=ends,
         )
@@ -181,6 +188,7 @@ class Gateway:
                 kind, namespace, name, patch_type, body, dry_run=dry_run, subresource=subresource, check=check
             ),
             actor,
+            _flow(actor, "patch", kind),
             dry_run,
             ends=ends,
         )
@@ -191,17 +199,17 @@ class Gateway:
         """End an object, or mark it for deletion."""
         self.space.check(ends=True)
         request = self._requests.delete(kind, namespace, name, deletion, dry_run=dry_run)
-        return await self._carry_out(request, actor, ends=True)
+        return await self._carry_out(request, actor, _flow(actor, "delete", kind), ends=True)
 
     async def evict(self, eviction: EvictionRequest, actor: str) -> EvictionOutcome:
         """Evict a pod if its budgets allow it."""
         self.space.check(ends=True)
-        return await self._carry_out(self._requests.evict(eviction), actor, ends=True)
+        return await self._carry_out(self._requests.evict(eviction), actor, f"{actor} evict", ends=True)
 
     async def reserve(self, wanted: ReservationRequest, actor: str) -> EvictionOutcome | None:
         """Create or delete the Reservation of a pod that migrates. Returns the refusal, if it is refused for good."""
         self.space.check(ends=wanted.release)
-        return await self._carry_out(self._requests.reserve(wanted), actor, ends=wanted.release)
+        return await self._carry_out(self._requests.reserve(wanted), actor, f"{actor} reserve", ends=wanted.release)
 
     def _check_room(self, kind: Kind | None = None, namespace: str = "", name: str = "", *, dry_run: bool) -> bool:
         """Raise ApiError 507 if a creation, or an update of this object, finds no room. Returns whether the write is part
@@ -212,21 +220,23 @@ class Gateway:
             self.space.check(ends=ends)
         return ends
 
-    async def _shown(self, request: Request[Carried], actor: str, dry_run: bool, *, ends: bool = False) -> ShownObject:
-        carried = await self._carry_out(request, actor, ends=ends)
+    async def _shown(
+        self, request: Request[Carried], actor: str, flow: str, dry_run: bool, *, ends: bool = False
+    ) -> ShownObject:
+        carried = await self._carry_out(request, actor, flow, ends=ends)
         warnings = carried.planned.warnings
         if dry_run and self.advise is not None:
             warnings = (*warnings, *await self.advise(carried.planned))
         return ShownObject(carried.document(self.core), warnings)
 
-    async def _carry_out(self, request: Request[T], actor: str, *, ends: bool) -> T:
-        """Answer the steps of a request until it ends. Raises ApiError."""
+    async def _carry_out(self, request: Request[T], actor: str, flow: str, *, ends: bool) -> T:
+        """Answer the steps of a request until it ends. `flow`: see `cotenant.log.write_queue`. Raises ApiError."""
         try:
             step = self._planned(request, None)
             while True:
                 match step:
                     case Store():
-                        step = request.send(await self._store(step.plan, actor, ends=ends))
+                        step = request.send(await self._store(step.plan, actor, flow, ends=ends))
                     case Reach():
                         step = self._planned(request, await self._reached(step.sequence))
                     case MoveOn():
@@ -251,16 +261,18 @@ class Gateway:
         finally:
             tracing.record("admission", tracing.begin(parent, "admission"), parent, began_ns, time.time_ns(), {}, error=error)
 
-    async def _store(self, plan: Plan, actor: str, *, ends: bool) -> Outcome:
+    async def _store(self, plan: Plan, actor: str, flow: str, *, ends: bool) -> Outcome:
         """Store a plan. If LOG has no room for one that is part of a deletion, LOG is extended."""
         if not self.follower.ready.is_set():
             raise unavailable("the read model is still loading")
         try:
-            outcome = await self.writer.submit(plan, actor)
+            outcome = await self.writer.submit(plan, actor, flow)
             for _ in range(MAKE_ROOM_TRIES):
                 if not (ends and isinstance(outcome, Refused) and outcome.no_space and await self.space.make_room()):
                     break
-                outcome = await self.writer.submit(plan, actor)
+                outcome = await self.writer.submit(plan, actor, flow)
+        except FlowFull as error:
+            raise too_many(f"{error}: nothing was stored; try again") from error
         except Overloaded as error:
             raise unavailable(f"{error}: nothing was stored; try again") from error
         if isinstance(outcome, Written):
@@ -270,7 +282,7 @@ class Gateway:
         return outcome
 
     async def _store_duty(self, plan: Plan, folded: int) -> Outcome:
-        return await self._carry_out(storing(plan, folded), "gateway", ends=plan.writes[0].tombstone)
+        return await self._carry_out(storing(plan, folded), "gateway", OF_GATEWAY, ends=plan.writes[0].tombstone)
 
     async def _head(self, subject: str) -> Head | None:
         try:
@@ -295,3 +307,8 @@ class Gateway:
                 except TimeoutError:
                     pass
         return self.core.folded
+
+
+def _flow(actor: str, verb: str, kind: Kind) -> str:
+    """Return the flow of a request: what one user does to one kind of object by one verb."""
+    return f"{actor} {verb} {kind.resource}"

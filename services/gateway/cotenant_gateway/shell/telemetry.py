@@ -48,6 +48,15 @@ class GatewayTelemetry:
         meter.create_observable_counter(
             "cotenant_gateway_batches", [self._batches], description="Batches of object writes by outcome"
         )
+        meter.create_observable_gauge(
+            "cotenant_gateway_waiting_writes", [self._waiting], description="Writes that wait for the log: all, and of one flow"
+        )
+        meter.create_observable_gauge(
+            "cotenant_gateway_waiting_flows", [self._flows], description="Flows whose writes wait for the log"
+        )
+        meter.create_observable_counter(
+            "cotenant_gateway_full_flows", [self._full_flows], description="Writes refused as too many of their flow waited"
+        )
         # The series of a Prometheus histogram: OpenTelemetry has no observable one.
         parts = {"bucket": self._admission_buckets, "sum": self._admission_sum, "count": self._admission_count}
         for name, callback in parts.items():
@@ -109,6 +118,17 @@ class GatewayTelemetry:
         writer = self._gateway.writer
         yield Observation(writer.batches - writer.refused_batches, {"outcome": "stored"})
         yield Observation(writer.refused_batches, {"outcome": "refused"})
+
+    def _waiting(self, _: CallbackOptions) -> Iterable[Observation]:
+        queue = self._gateway.writer.queue
+        yield Observation(len(queue), {"of": "all"})
+        yield Observation(queue.longest, {"of": "longest"})
+
+    def _flows(self, _: CallbackOptions) -> Iterable[Observation]:
+        yield Observation(self._gateway.writer.queue.flows)
+
+    def _full_flows(self, _: CallbackOptions) -> Iterable[Observation]:
+        yield Observation(self._gateway.writer.queue.refused_of_flows)
 
     def _admission_buckets(self, _: CallbackOptions) -> Iterable[Observation]:
         for labels, series in self._admission():
