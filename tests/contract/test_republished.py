@@ -17,8 +17,8 @@ from cotenant.events import Event, NodeResources
 from cotenant.log.contract import EXECUTION, LOG, Behind, Reader, Stored, Write, ending
 from cotenant.log.memory import MemoryLog
 from cotenant.log.nats import republished
-from cotenant.log.nats.checking import StreamsMissingError, StreamUnfitError
 from cotenant.log.nats.confined import READS_AT_ONCE, NodeReads, Page
+from cotenant.log.nats.declaring import StreamsMissingError, StreamUnfitError
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.log.nats.reader import AWAY_SECONDS, boot_seconds
 from cotenant.log.nats.republished import RepublishedReader

@@ -25,7 +25,7 @@ from nats.micro.service import Service as MicroService
 from nats.micro.service import ServiceConfig
 
 from cotenant.log.nats.access import AccessError
-from cotenant.log.nats.checking import StreamUnfitError
+from cotenant.log.nats.declaring import StreamUnfitError
 from cotenant.log.nats.jetstream import API_ERRORS, BusError
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.model.subjects import matches

@@ -35,6 +35,7 @@ from cotenant.log.contract import LOG, Behind, LogIdentity
 from cotenant.log.nats.access import NODES_API
 from cotenant.log.nats.consumer import Gap, PullConsumer
 from cotenant.log.nats.direct import MAX_GET_BYTES, Message, server_header
+from cotenant.log.nats.frames import inline_status
 from cotenant.log.nats.jetstream import (
     ANSWER_SECONDS,
     API_ERRORS,
@@ -45,7 +46,7 @@ from cotenant.log.nats.jetstream import (
     JetStreamError,
 )
 from cotenant.log.nats.streams import REPUBLISHED_PREFIX
-from cotenant.log.nats.wire import BusClient, inline_status
+from cotenant.log.nats.wire import BusClient
 from cotenant.model.subjects import LOG_IDENTITY
 
 READS_AT_ONCE = 8

@@ -22,8 +22,9 @@ from typing import Any
 
 import msgspec
 
+from cotenant.log.nats.frames import inline_status, parse_headers
 from cotenant.log.nats.jetstream import API_ERRORS, ConsumerExistsError, JetStream
-from cotenant.log.nats.wire import BusClient, inline_status, parse_headers
+from cotenant.log.nats.wire import BusClient
 
 logger = logging.getLogger(__name__)
 

@@ -1,9 +1,13 @@
-"""Declares the four streams on a server, for `cotenant admin streams`. Services only check (`checking`).
+"""Declares the four streams on a server, for `cotenant admin streams`; services check them.
 
 In: an operator's settings of each stream (`StreamSettings`). Out: the streams, the identity of LOG (`LogDeclared`), and
 the changes, a line each. Streams are never made smaller: a larger size, more replicas or a longer age stay, and a line
 states it; so do fewer versions of a subject and a size beyond the bound, which make room on a full LOG
 (`cotenant.log.contract.Bounded`).
+
+Services neither create nor change streams: their credentials do not allow it. They wait for missing streams
+(`StreamsMissingError`) until an administrator declares them. A stream without a setting that services rely on cannot be used
+(`StreamUnfitError`).
 
 Bounds: DECLARE_SECONDS of tries for each stream.
 """
@@ -18,10 +22,13 @@ import msgspec
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
 
 from cotenant.log.contract import EXECUTION, HISTORY, LOG, USAGE
+from cotenant.log.nats.access import NODES_API
+from cotenant.log.nats.confined import identity
 from cotenant.log.nats.jetstream import (
     API_ERRORS,
     NO_SPACE_TEXT,
     NO_STORAGE,
+    BusError,
     JetStream,
     JetStreamError,
     NoStreamError,
@@ -29,8 +36,12 @@ from cotenant.log.nats.jetstream import (
     StreamInfo,
 )
 from cotenant.log.nats.streams import StreamSizes, stream_configs
+from cotenant.log.nats.wire import BusClient
 
 logger = logging.getLogger(__name__)
+
+COMMAND = "`cotenant admin streams`"
+_PROMISES = ("discard", "allow_atomic", "allow_msg_ttl", "allow_rollup_hdrs", "allow_direct", "republish", "storage")
 
 DECLARE_SECONDS = 60.0
 """A cluster that has just started elects its leaders in some seconds, and servers may start a while apart."""
@@ -207,3 +218,46 @@ def log_changes(lines: Sequence[str]) -> None:
     """Log a declaration's changes, and settings that it left."""
     for line in lines:
         logger.log(logging.WARNING if line[:1] in "=!" else logging.INFO, "streams: %s", line)
+
+
+class StreamsMissingError(BusError):
+    """Streams are missing; the text names them, and the command that creates them."""
+
+
+class StreamUnfitError(BusError):
+    """A stream lacks what services rely on."""
+
+
+async def check_streams(client: BusClient) -> None:
+    """Raises StreamsMissingError, StreamUnfitError, and the errors of the server's API."""
+    if client.api == NODES_API:
+        # A node can only see that LOG exists.
+        await identity(client)
+        return
+    api, missing = JetStream(client), []
+    for config in stream_configs():
+        name = config["name"]
+        try:
+            found = (await api.info(name)).config
+        except NoStreamError:
+            missing.append(name)
+            continue
+        _check(name, config, found)
+    if missing:
+        raise StreamsMissingError(f"the server has no stream {', '.join(missing)}: {COMMAND} declares them")
+
+
+def _check(name: str, config: dict[str, Any], found: dict[str, Any]) -> None:
+    wrong = [key for key in _PROMISES if key in config and _with_defaults(key, found.get(key)) != config[key]]
+    if not set(config.get("subjects", ())) <= set(found.get("subjects") or ()):
+        wrong.append("subjects")
+    if wrong:
+        settings = ", ".join(f"{key} is {found.get(key)!r} and must be {config.get(key)!r}" for key in wrong)
+        raise StreamUnfitError(f"stream {name}: {settings}; {COMMAND} sets it")
+
+
+def _with_defaults(key: str, value: Any) -> Any:
+    """Leaving `headers_only` out equals false."""
+    if key == "republish" and isinstance(value, dict):
+        return {name: part for name, part in value.items() if name != "headers_only" or part}
+    return value

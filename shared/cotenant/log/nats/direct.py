@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 
+from cotenant.log.nats.frames import inline_status, parse_headers
 from cotenant.log.nats.jetstream import ANSWER_SECONDS
-from cotenant.log.nats.wire import BusClient, inline_status, parse_headers
+from cotenant.log.nats.wire import BusClient
 
 MAX_GET_BYTES = 8 << 20
 

@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 import msgspec
 import nats
 
-from cotenant.log.nats.wire import BusClient, parse_headers
+from cotenant.log.nats.frames import parse_headers
+from cotenant.log.nats.wire import BusClient
 
 ANSWER_SECONDS = 5.0
 AGAIN_SECONDS = 0.5

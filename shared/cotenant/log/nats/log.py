@@ -41,11 +41,10 @@ from cotenant.log.contract import (
     Write,
 )
 from cotenant.log.nats.access import NOBODY, Access
-from cotenant.log.nats.checking import check_streams
 from cotenant.log.nats.confined import identity, leaders_end_beyond
 from cotenant.log.nats.connecting import connected
 from cotenant.log.nats.consumer import PULL_BATCH
-from cotenant.log.nats.declaring import StreamSettings, declare, wanted_of
+from cotenant.log.nats.declaring import StreamSettings, check_streams, declare, wanted_of
 from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, BOUND, EXTENDED, BusError, is_no_space
 from cotenant.log.nats.lookups import Lookups, id_of
 from cotenant.log.nats.publishing import Ack, Message, drained, header_lines, send

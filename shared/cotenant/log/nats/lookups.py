@@ -17,8 +17,9 @@ from cotenant.log.contract import EXECUTION, HISTORY, LOG, USAGE, Head, LogUnava
 from cotenant.log.nats.access import NODES_API
 from cotenant.log.nats.confined import last_message
 from cotenant.log.nats.decoding import REPLACES, event_of, is_tombstone, origin_sequence
+from cotenant.log.nats.frames import parse_headers
 from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream, StoredMessage
-from cotenant.log.nats.wire import BusClient, parse_headers
+from cotenant.log.nats.wire import BusClient
 from cotenant.model.subjects import LOG_IDENTITY, execution_subject
 
 

@@ -12,8 +12,9 @@ import msgspec
 
 from cotenant.log.contract import Write
 from cotenant.log.nats.decoding import EXPECTED_SUBJECT, REPLACES
+from cotenant.log.nats.frames import frame
 from cotenant.log.nats.jetstream import ANSWER_SECONDS, JetStreamError
-from cotenant.log.nats.wire import BusClient, frame
+from cotenant.log.nats.wire import BusClient
 
 BATCH_ID_BYTES = 9
 DRAINED_SECONDS = 1.0

@@ -29,6 +29,7 @@ from nats.errors import AuthorizationError, ConnectionReconnectingError, NoRespo
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 
 from cotenant.log.nats.access import JETSTREAM_API
+from cotenant.log.nats.frames import LINE_END, frame, inline_status, whole_message
 
 logger = logging.getLogger(__name__)
 
@@ -39,58 +40,6 @@ _OF_CREDENTIALS = ("authorization violation", "authentication")
 T = TypeVar("T")
 RawSink = Callable[[bytes, bytes, bytes, bytes], None]
 """subject, reply, headers, data"""
-
-
-def frame(subject: str, reply: bytes, lines: bytes, data: bytes) -> bytes:
-    """Return the frame of a message; `lines` are its header lines, each with its end, `reply` may be empty."""
-    if not lines:
-        return b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), reply, len(data), data)
-    block = len(lines) + _BLOCK_SIZE
-    return b"HPUB %b %b %d %d\r\nNATS/1.0\r\n%b\r\n%b\r\n" % (subject.encode(), reply, block, block + len(data), lines, data)
-
-
-def parse_headers(block: bytes) -> dict[str, str]:
-    """Return the header lines of a block; the first line (version, inline status) is left out."""
-    headers: dict[str, str] = {}
-    for line in block.decode(errors="replace").split("\r\n")[1:]:
-        name, colon, value = line.partition(":")
-        if colon:
-            headers[name.strip()] = value.strip()
-    return headers
-
-
-def inline_status(block: bytes) -> str:
-    """Return the status of a control message (`NATS/1.0 100 Idle Heartbeat`), "" where there is none."""
-    if block.startswith(_NO_STATUS):
-        return ""
-    words = block.split(b"\r\n", 1)[0].split(b" ", 2)
-    return words[1].decode(errors="replace") if len(words) > 1 else ""
-
-
-_NO_STATUS = b"NATS/1.0\r\n"
-_LINE_END = 2
-_WORDS_WITH_REPLY = 5
-"""Of a MSG; a HMSG has one word more, the size of its header block."""
-_BLOCK_SIZE = len("NATS/1.0\r\n\r\n")
-
-
-def _whole_message(buffer: bytes, position: int) -> tuple[list[bytes], bytes, int, int, int] | None:
-    """Return the words of a message's first line, its reply subject, and where its header block, its data and what follows them
-    begin; None where no whole message begins at this position."""
-    end = buffer.find(b"\r\n", position)
-    if end < 0:
-        return None
-    words = buffer[position:end].split(b" ")
-    verb = words[0]
-    if verb != b"HMSG" and verb != b"MSG":
-        return None
-    start = end + _LINE_END
-    stop = start + int(words[-1])
-    if len(buffer) < stop + _LINE_END:
-        return None
-    if verb == b"MSG":
-        return words, words[3] if len(words) == _WORDS_WITH_REPLY else b"", start, start, stop
-    return words, words[3] if len(words) > _WORDS_WITH_REPLY else b"", start, start + int(words[-2]), stop
 
 
 class _WireParser(Parser):
@@ -107,7 +56,7 @@ class _WireParser(Parser):
             return data
         buffer = bytes(self.buf) + data if self.buf else data
         sinks, position, messages, octets = self._client._sinks, 0, 0, 0
-        while (found := _whole_message(buffer, position)) is not None:
+        while (found := whole_message(buffer, position)) is not None:
             words, reply, start, body, stop = found
             sink = sinks.get(words[2])
             if sink is None:
@@ -115,7 +64,7 @@ class _WireParser(Parser):
             sink(words[1], reply, buffer[start:body], buffer[body:stop])
             messages += 1
             octets += stop - body
-            position = stop + _LINE_END
+            position = stop + LINE_END
         self._client.stats["in_msgs"] += messages
         self._client.stats["in_bytes"] += octets
         rest = buffer[position:]
@@ -125,10 +74,10 @@ class _WireParser(Parser):
     async def parse(self, data: bytes = b"") -> None:
         """Take what was read, all of it."""
         rest = self.take(data)
-        while self.state == AWAITING_CONTROL_LINE and (found := _whole_message(rest, 0)) is not None:
+        while self.state == AWAITING_CONTROL_LINE and (found := whole_message(rest, 0)) is not None:
             words, reply, start, body, stop = found
             await self._client._process_msg(int(words[2]), words[1], reply, rest[body:stop], rest[start:body])
-            rest = self.take(rest[stop + _LINE_END :])
+            rest = self.take(rest[stop + LINE_END :])
         if rest:
             await super().parse(rest)
 

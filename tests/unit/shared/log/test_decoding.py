@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cotenant.log.nats.decoding import EXPECTED_SUBJECT, REPLACES, headers_of_event
-from cotenant.log.nats.wire import inline_status, parse_headers
+from cotenant.log.nats.frames import inline_status, parse_headers
 
 READ = ("Nats-Rollup", "Nats-TTL", "Nats-Expected-Last-Subject-Sequence", EXPECTED_SUBJECT, REPLACES, "Nats-Stream-Source")
 OTHERS = ("Nats-Batch-Id", "Nats-Expected-Last-Subject-Sequence-Subject", "X-Nats-Rollup", "Nats-Subject", "traceparent")
