@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from cotenant_console.commands.up import command
-from cotenant_console.up.services import UpRun, service_process
+from cotenant_console.up.services import SIMULATED, UpRun, service_process
 
 
 def test_a_service_gets_its_configuration_and_the_others_do_not(tmp_path: Path) -> None:
@@ -16,6 +16,27 @@ def test_a_service_gets_its_configuration_and_the_others_do_not(tmp_path: Path) 
     argv = service_process(run, "scheduler", 9000).argv
     assert argv[argv.index("--config") + 1] == str(tmp_path / "queue.yaml")
     assert "--config" not in service_process(run, "quota-tree", 9000).argv
+
+
+def test_a_service_gets_its_feature_gates_on_every_node(tmp_path: Path) -> None:
+    run = UpRun(tmp_path, "nats://127.0.0.1:4222", "host", 3, gates={"node-executor": "MemoryEvict=true"})
+    for name in ("node-executor", SIMULATED):
+        argv = service_process(run, name, 9000).argv
+        assert argv[argv.index("--feature-gates") + 1] == "MemoryEvict=true"
+    assert "--feature-gates" not in service_process(run, "gateway", 9000).argv
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        ("gateway", "'gateway' is a service: give SERVICE=GATE=true"),
+        ("scheduler=Some=true", "'scheduler' is none of the services gateway, node-executor"),
+    ],
+)
+def test_feature_gates_of_no_service_are_told(given: str, wrong: str) -> None:
+    done = CliRunner().invoke(command, ["--feature-gates", given])
+    assert done.exit_code == 2
+    assert wrong in " ".join(done.output.split())
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from cotenant_console.durations import parse_duration_seconds
 from cotenant_console.pki.identity import ProvidedCertificate
 from cotenant_console.up.folder_lock import FolderInUseError
 from cotenant_console.up.nats_server import NatsServerMissingError
-from cotenant_console.up.services import DECIDING
+from cotenant_console.up.services import DECIDING, GATED
 from cotenant_console.up.session import Session, UpOptions
 from cotenant_console.up.stack import NotReadyError
 
@@ -51,6 +51,21 @@ class ServiceFile(click.ParamType[tuple[str, Path]]):
         return service, path.resolve()
 
 
+class ServiceGates(click.ParamType[tuple[str, str]]):
+    """`SERVICE=GATE=true,...`, a service with feature gates and what its own `--feature-gates` takes."""
+
+    name = "gates"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """Parse it; fails with what is wrong. The service itself knows its gates."""
+        service, _, gates = str(value).partition("=")
+        if service not in GATED:
+            self.fail(f"{service!r} is none of the services {', '.join(GATED)}", param, ctx)
+        if not gates:
+            self.fail(f"{service!r} is a service: give SERVICE=GATE=true,...", param, ctx)
+        return service, gates
+
+
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -71,6 +86,14 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--config", "configs", type=ServiceFile(), multiple=True, metavar="SERVICE=FILE", help="The configuration of a service."
 )
+@click.option(
+    "--feature-gates",
+    "gates",
+    type=ServiceGates(),
+    multiple=True,
+    metavar="SERVICE=GATE=true,...",
+    help="Feature gates of the gateway or of node-executor.",
+)
 @click.option("--allow-root-pods", "root_pods", is_flag=True, help="Pods of this host may run as root.")
 @click.option("--demo", is_flag=True, help="Run the demonstration: a service under load, and batch jobs.")
 @click.option("--for", "for_seconds", type=Duration(), help="Stop after this time and print a summary.")
@@ -85,6 +108,7 @@ def command(
     certificate_authority: Path | None,
     nats_tls: bool,
     configs: tuple[tuple[str, Path], ...],
+    gates: tuple[tuple[str, str], ...],
     root_pods: bool,
     demo: bool,
     for_seconds: float | None,
@@ -94,7 +118,9 @@ def command(
     ports = port or 0, nats_port or 0
     servers = int(replicas or 0)
     folder = data_folder(data)
-    options = UpOptions(folder, nodes, demo, for_seconds, *ports, servers, given, root_pods, nats_tls, dict(configs))
+    options = UpOptions(
+        folder, nodes, demo, for_seconds, *ports, servers, given, root_pods, nats_tls, dict(configs), dict(gates)
+    )
     try:
         status = asyncio.run(_run(options))
     except (FolderInUseError, NatsServerMissingError, NotReadyError) as error:

@@ -27,6 +27,8 @@ DECIDING = (
 )
 SERVICES = ("gateway", *DECIDING, "node-executor")
 SIMULATED = "node-executor-simulated"
+GATED = ("gateway", "node-executor")
+"""Services with feature gates."""
 
 
 def module_of(service: str) -> str:
@@ -54,6 +56,8 @@ class UpRun:
     """Pods may run as root."""
     configs: Mapping[str, Path] = field(default_factory=dict)
     """The configuration files of services that have one."""
+    gates: Mapping[str, str] = field(default_factory=dict)
+    """The feature gates of services that have some, as `--feature-gates` takes them."""
 
 
 def service_process(run: UpRun, name: str, status_port: int) -> ProcessSpec:
@@ -73,6 +77,7 @@ def service_process(run: UpRun, name: str, status_port: int) -> ProcessSpec:
         str(run.credentials(user_of(run, name))),
         *(("--nats-ca", str(run.nats_ca)) if run.nats_ca is not None else ()),
         *(("--config", str(run.configs[name])) if name in run.configs else ()),
+        *(("--feature-gates", run.gates[service]) if service in run.gates else ()),
         *_own_flags(run, name),
     )
     # The executor ends its pods before it exits, and pods have a grace period.

@@ -80,6 +80,8 @@ class UpOptions:
     """Clients and servers of NATS speak TLS."""
     configs: Mapping[str, Path] = field(default_factory=dict)
     """The configuration files of services that have one."""
+    gates: Mapping[str, str] = field(default_factory=dict)
+    """The feature gates of services that have some, as `--feature-gates` takes them."""
 
 
 @dataclass(frozen=True)
@@ -263,6 +265,7 @@ def planned(options: UpOptions, claims: Claims) -> StackPlan:
             given=options.given,
             nats_tls=options.nats_tls,
             configs=options.configs,
+            gates=options.gates,
             root_pods=options.root_pods or (options.demo and choose_interpreter(SERVICE_SCRIPT).user == 0),
         )
     except (NothingLeftError, ReplicasDifferError) as error:

@@ -83,6 +83,8 @@ class StackPlan:
     """Clients and servers of NATS speak TLS."""
     configs: Mapping[str, Path] = field(default_factory=dict)
     """The configuration files of services that have one."""
+    gates: Mapping[str, str] = field(default_factory=dict)
+    """The feature gates of services that have some, as `--feature-gates` takes them."""
 
 
 class Stack:
@@ -137,6 +139,7 @@ class Stack:
             identity.gateway_flags(),
             self.plan.root_pods,
             self.plan.configs,
+            self.plan.gates,
         )
         for name in self.names:
             promised = (*self.status_ports.values(), *(server.monitor_port for server in servers))
