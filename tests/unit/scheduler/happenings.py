@@ -124,6 +124,8 @@ class Happenings:
         self.documents: dict[str, dict[str, Any]] = {}
         self.reservations: dict[str, str] = {}
         """The uid of each that there was, by name."""
+        self.reserved_cpu: dict[str, int] = {}
+        """What each of them asks for."""
         self.over: set[str] = set()
         """Pods that have run to their end."""
         network(self.story)
@@ -191,6 +193,7 @@ class Happenings:
         if name in self.reservations:
             return
         self.reservations[name] = uid = f"uid-{name}-{self.story.sequence}"
+        self.reserved_cpu[name] = resource_amount("cpu", cpu)
         more: dict[str, Any] = {"allocatePolicy": policy, "allocateOnce": once} if policy else {"allocateOnce": once}
         own = {f"{QUOTA}/name": quota} if quota else {}
         if policy.startswith("takes pods"):
@@ -249,7 +252,8 @@ class Happenings:
 
     def report_resize(self, name: str, state: ResizeState) -> None:
         placement = self.story.placement(name)
-        if placement is None or placement.resize is None:
+        # No node reports a pod as running that it has reported as stopped or ended.
+        if placement is None or placement.resize is None or name in self.over:
             return
         wanted = self.documents[name]["spec"]["containers"][0]["resources"]["requests"]
         done = (ContainerResources(name="main", requests=wanted, limits=wanted),)

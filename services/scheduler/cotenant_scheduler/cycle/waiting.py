@@ -245,10 +245,11 @@ class WaitingPods:
         return WaitingTemplate(waiting, causes)
 
     def note_missing(self, classes: Iterable[EquivalenceClass]) -> None:
-        """Note why those of some classes wait that are groups which may not be tried."""
+        """Note why those of some classes wait that are groups which may not be tried, and keep no rooms."""
         for alike in classes:
             if isinstance(alike, GroupClass) and (missing := alike.missing):
                 alike.template = self._of_group(alike, missing)
+                alike.keeps_nominations = False
 
     def decide(self, now: datetime, limit: int, nominated: Set[PodKey]) -> list[Event]:
         """Return at most `limit` waiting events: those of pods whose last event was built from another template than their

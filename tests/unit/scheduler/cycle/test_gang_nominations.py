@@ -71,6 +71,33 @@ def test_a_member_whose_node_is_deleted_loses_its_room_and_the_others_keep_their
     assert not [event for event in story.decide() if isinstance(event.data, Waiting)]
 
 
+def test_a_member_that_a_gang_does_not_wait_for_loses_its_room_when_the_others_are_placed_elsewhere() -> None:
+    story = story_of("4", "2")
+    placed_low(story, low("l0", nodeName="a"), low("l1", nodeName="a"), low("l2", nodeName="b"))
+    story.pods(*(member(f"g{i}", 2, annotations=LOOSE) for i in range(3)))
+    story.settle()
+    assert sorted(rooms(story).values()) == ["a", "a", "b"]
+    story.node(node("a", cpu="8"))
+    decided = story.core.decide(story.now)
+    assert decided == story.reloaded().decide(story.now)
+    assert [event.data.name for event in decided if isinstance(event.data, Placement)] == ["g0", "g1"]
+    [waiting] = [event.data for event in decided if isinstance(event.data, Waiting) and not event.tombstone]
+    assert (waiting.name, waiting.nomination) == ("g2", None)
+
+
+def test_members_of_a_gang_that_has_become_too_small_lose_their_rooms_at_once() -> None:
+    story = story_of("4")
+    placed_low(story, low("l0"), low("l1"))
+    story.pods(*gang(2))
+    story.settle()
+    assert set(rooms(story)) == {"g0", "g1"}
+    story.pod_deleted("g0")
+    decided = story.core.decide(story.now)
+    assert decided == story.reloaded().decide(story.now)
+    [waiting] = [event.data for event in decided if isinstance(event.data, Waiting) and not event.tombstone]
+    assert (waiting.name, waiting.nomination) == ("g1", None)
+
+
 @pytest.mark.parametrize(("count", "nominated"), [(2, 2), (3, 0)])
 def test_a_gang_of_more_members_than_one_decision_can_nominate_waits(
     count: int, nominated: int, monkeypatch: pytest.MonkeyPatch

@@ -106,6 +106,7 @@ class PlacingGroups:
         walk.wake()
         group.stamp = None
         group.template = trial.refused
+        group.keeps_nominations = False
         for key in trial.placed:
             self._nominations.end(key)
         walk.advance()
