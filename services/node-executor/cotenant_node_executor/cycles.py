@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from cotenant.events.envelope import Event
+from cotenant.log.waits import set_within
 from cotenant_node_executor.core.node import ExecutorNode
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order
 from cotenant_node_executor.wakes import Wakes
@@ -108,8 +109,4 @@ class NodeCycles:
                 await self._alone.wait()
                 self._woken.clear()
                 self.run_one(delivered=False)
-                timer = asyncio.get_running_loop().call_later(self.pause(), self._woken.set)
-                try:
-                    await self._woken.wait()
-                finally:
-                    timer.cancel()
+                await set_within(self._woken, self.pause())

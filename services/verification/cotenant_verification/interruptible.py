@@ -7,11 +7,13 @@ import signal
 from collections.abc import Coroutine
 from typing import TypeVar
 
+import click
+
 Found = TypeVar("Found")
 
 
 def until_told(running: Coroutine[None, None, Found]) -> Found:
-    """Run to the end. Raises asyncio.CancelledError after a signal."""
+    """Run to the end. Raises click.Abort after a signal."""
 
     async def run() -> Found:
         task = asyncio.ensure_future(running)
@@ -19,4 +21,7 @@ def until_told(running: Coroutine[None, None, Found]) -> Found:
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
         return await task
 
-    return asyncio.run(run())
+    try:
+        return asyncio.run(run())
+    except asyncio.CancelledError as error:
+        raise click.Abort from error

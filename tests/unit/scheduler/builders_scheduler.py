@@ -263,6 +263,22 @@ class Story:
             self.core.apply(event)
         return stored
 
+    def begin_storing(self) -> list[Event]:
+        """Decide; what is decided is being stored from here on."""
+        batch = [msgspec.structs.replace(event, time=self.now) for event in self.core.decide(self.now)]
+        if batch:
+            self.core.assume(batch)
+        return batch
+
+    def end_storing(self, batch: Sequence[Event]) -> int:
+        """What was being stored is stored; return its first sequence."""
+        first = self.sequence + 1
+        for event in batch:
+            self.sequence += 1
+            self.last[event.subject] = msgspec.structs.replace(event, sequence=self.sequence)
+        self.core.confirm(first)
+        return first
+
     def settle(self) -> list[Event]:
         """Decide until nothing follows."""
         stored: list[Event] = []

@@ -11,7 +11,6 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import msgspec
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
@@ -52,10 +51,8 @@ class Cluster(Happenings):
         return as_stored(self.story.reloaded(subjects).decide(self.story.now), prior)
 
     def begin(self) -> None:
-        story = self.story
-        if self.batch is None and (decided := story.core.decide(story.now)):
-            self.batch = [msgspec.structs.replace(event, time=story.now) for event in decided]
-            story.core.assume(self.batch)
+        if self.batch is None:
+            self.batch = self.story.begin_storing() or None
 
     def end(self, *, refused: bool) -> None:
         story, batch = self.story, self.batch
@@ -65,11 +62,7 @@ class Cluster(Happenings):
         if refused:
             story.core.withdraw()
         else:
-            first = story.sequence + 1
-            for event in batch:
-                story.sequence += 1
-                story.last[event.subject] = msgspec.structs.replace(event, sequence=story.sequence)
-            story.core.confirm(first)
+            first = story.end_storing(batch)
             assert as_stored(ahead, first - 1) == self.loaded(), "decided ahead"
         self.check()
 
@@ -131,6 +124,10 @@ class Cluster(Happenings):
                 kept[node_name] += asked
             if theirs := document.get("status", {}).get("nominatedNodeName"):
                 kept[theirs] += asked
+        for name, asked in self.reserved_cpu.items():
+            status = story.status(name)
+            if status is not None and status.nomination is not None:
+                kept[status.nomination.node] += asked
         placed = story.placed()
         for name, document in self.documents.items():
             if name in placed or name in self.over or not self.is_plain(document):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -33,6 +34,16 @@ class Duration(click.ParamType[float]):
         return seconds
 
 
+def _of_service(value: object, services: Sequence[str], wanted: str) -> tuple[str, str]:
+    """Return a service and what `SERVICE=...` gives it. Raises ValueError; `wanted`: what is expected behind the service."""
+    service, _, given = str(value).partition("=")
+    if service not in services:
+        raise ValueError(f"{service!r} is none of the services {', '.join(services)}")
+    if not given:
+        raise ValueError(f"{service!r} is a service: give SERVICE={wanted}")
+    return service, given
+
+
 class ServiceFile(click.ParamType[tuple[str, Path]]):
     """`SERVICE=FILE`, a service that decides and an existing file."""
 
@@ -40,11 +51,10 @@ class ServiceFile(click.ParamType[tuple[str, Path]]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Path]:
         """Parse it; fails with what is wrong."""
-        service, separator, file = str(value).partition("=")
-        if service not in DECIDING:
-            self.fail(f"{service!r} is none of the services {', '.join(DECIDING)}", param, ctx)
-        if not separator:
-            self.fail(f"{service!r} is a service: give SERVICE=FILE", param, ctx)
+        try:
+            service, file = _of_service(value, DECIDING, "FILE")
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
         path = Path(file)
         if not path.is_file():
             self.fail(f"{file!r} is not a file", param, ctx)
@@ -58,12 +68,10 @@ class ServiceGates(click.ParamType[tuple[str, str]]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
         """Parse it; fails with what is wrong. The service itself knows its gates."""
-        service, _, gates = str(value).partition("=")
-        if service not in GATED:
-            self.fail(f"{service!r} is none of the services {', '.join(GATED)}", param, ctx)
-        if not gates:
-            self.fail(f"{service!r} is a service: give SERVICE=GATE=true,...", param, ctx)
-        return service, gates
+        try:
+            return _of_service(value, GATED, "GATE=true,...")
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

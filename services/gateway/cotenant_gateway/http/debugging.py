@@ -71,15 +71,25 @@ class Debugging:
 
 
 def _question(path: str, query: Mapping[str, str]) -> Question:
-    given = path.split("/")
     for pattern, make in _ROUTES.items():
-        wanted = pattern.split("/")
-        if len(wanted) == len(given) and all(
-            bool(have) if want.startswith(":") else have == want for want, have in zip(wanted, given, strict=True)
-        ):
-            names = [unquote(have) for want, have in zip(wanted, given, strict=True) if want.startswith(":")]
+        names = _names_in(path, pattern)
+        if names is not None:
             return make(names, query)
     raise no_such_path()
+
+
+def _names_in(path: str, pattern: str) -> list[str] | None:
+    """Return what stands in a path where the pattern has a `:name`; None where the path is another one."""
+    given, wanted = path.split("/"), pattern.split("/")
+    if len(given) != len(wanted):
+        return None
+    names = []
+    for have, want in zip(given, wanted, strict=True):
+        if want.startswith(":") and have:
+            names.append(unquote(have))
+        elif have != want:
+            return None
+    return names
 
 
 def _services() -> str:

@@ -5,7 +5,6 @@ In: sizes. Out: figures, one a line or as JSON. Exit status 0 only if the indepe
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
 from functools import partial
 from pathlib import Path
@@ -207,8 +206,6 @@ def _line(minute: Minute) -> str:
 def _carry_out(running: Coroutine[None, None, Found]) -> Found:
     try:
         return until_told(running)
-    except asyncio.CancelledError as error:
-        raise click.Abort from error
     except (BenchError, BusError, DiskTooSmallError, NatsServerMissingError) as error:
         raise click.ClickException(str(error)) from error
 

@@ -5,7 +5,6 @@ In: a seed, a span. Out: each fault as it comes, then the report; exit status 1 
 
 from __future__ import annotations
 
-import asyncio
 import statistics
 
 import click
@@ -35,8 +34,6 @@ def _carry_out(seed: int, span: float, faults: list[Fault], clients: int, keep: 
 
     try:
         return until_told(run(seed, span, faults, say, clients=clients, keep=keep, own_disks=own_disks))
-    except asyncio.CancelledError as error:
-        raise click.Abort from error
     except StackError as error:
         raise click.ClickException(str(error)) from error
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import msgspec
 import pytest
 
 from cotenant.events.node.runs import RunPhase
@@ -59,11 +58,10 @@ def test_deciding_ahead_equals_deciding_afterwards_and_withdrawing_leaves_nothin
         for _ in range(chance.randrange(4)):
             fact(story, chance)
         story.later(chance.choice([0, 1, 40]))
-        batch = [msgspec.structs.replace(event, time=story.now) for event in story.core.decide(story.now)]
+        batch = story.begin_storing()
         if not batch:
             continue
         decided += 1
-        story.core.assume(batch)
         for _ in range(chance.randrange(3)):
             fact(story, chance)
         ahead = story.core.decide(story.now)
@@ -74,11 +72,7 @@ def test_deciding_ahead_equals_deciding_afterwards_and_withdrawing_leaves_nothin
             story.core.withdraw()
             withdrawn += 1
         else:
-            first = story.sequence + 1
-            for event in batch:
-                story.sequence += 1
-                story.last[event.subject] = msgspec.structs.replace(event, sequence=story.sequence)
-            story.core.confirm(first)
+            first = story.end_storing(batch)
             confirmed += 1
             if not more:
                 assert as_stored(ahead, first - 1) == as_stored(story.reloaded().decide(story.now))
@@ -100,18 +94,15 @@ def test_a_stop_reported_before_a_terminating_placement_is_stored_again_is_not_a
     story.pod(pod("p", deleting=True))
     story.settle()
     story.pod(pod("p", cpu="2", deleting=True))
-    batch = [msgspec.structs.replace(event, time=story.now) for event in story.core.decide(story.now)]
+    batch = story.begin_storing()
     assert [event.subject for event in batch] == ["node.a.placement.default.p"]
-    story.core.assume(batch)
     story.run("a", "p", RunPhase.STOPPED)
     assert story.core.decide(story.now) == []
     story.core.withdraw()
     [gone] = story.core.decide(story.now)
     assert gone.tombstone, "of the placement that is stored the report speaks"
     story.core.assume(batch)
-    story.sequence += 1
-    story.last[batch[0].subject] = msgspec.structs.replace(batch[0], sequence=story.sequence)
-    story.core.confirm(story.sequence)
+    story.end_storing(batch)
     assert story.core.decide(story.now) == story.reloaded().decide(story.now) == []
     story.run("a", "p", RunPhase.STOPPED)
     assert [event.tombstone for event in story.settle()] == [True]

@@ -5,7 +5,6 @@ In: options. Out: a table, or with `-o json` a list of one object a case; progre
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 from functools import partial
@@ -52,8 +51,6 @@ def command(
     logging.getLogger("asyncio").setLevel(logging.ERROR)
     try:
         found = until_told(run(options, partial(click.echo, err=True)))
-    except asyncio.CancelledError as error:
-        raise click.Abort from error
     except (BenchError, NatsServerMissingError) as error:
         raise click.ClickException(str(error)) from error
     click.echo(msgspec.json.encode(found).decode() if output == "json" else "\n".join(table(found)))
